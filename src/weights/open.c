@@ -237,8 +237,11 @@ void weights_close(struct weights **w)
 {
     if (!*w) return;
     for (size_t i = 0; i < (*w)->n_file; i++) model_file_close(&(*w)->file[i]);
-    for (size_t i = 0; i < (*w)->n_derived; i++)
-        if ((*w)->derived[i].data) munmap((*w)->derived[i].data, (*w)->derived[i].bytes);
+    for (size_t i = 0; i < (*w)->n_derived; i++) {
+        struct derived *d = &(*w)->derived[i];
+        if (d->data) munmap(d->data, d->bytes);
+        if (d->owns_from) folder_free_stack(d->from);
+    }
     folder_close(*w);
     free((*w)->derived);
     free((*w)->file);

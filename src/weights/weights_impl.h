@@ -35,7 +35,8 @@ struct derived {
     void *data; /* mapped, and not touched before */
     size_t bytes;
     bool there;
-    const void *from; /* what `fill` reads, in a mapped file */
+    const void *from; /* what `fill` reads, in a mapped file; or */
+    bool owns_from;   /* a list of that, folder_free_stack's */
     float scale;      /* of all values, where `fill` wants one */
     int n_row, n_head;
     size_t row_bytes;
@@ -106,6 +107,7 @@ void model_file_close(struct model_file *file);
 int folder_open(struct weights *w, struct weights_how how, struct lutra_error *err);
 void folder_close(struct weights *w);
 bool folder_zeros_means(const struct derived *d, double mean[2]); /* weights_zeros_means */
+void folder_free_stack(const void *from);                         /* derived.from where it owns that */
 
 /* Parses the header at file->base: fills everything below `names`.  On failure the caller still calls
  * model_file_fini, which frees what was filled (not the mapping). */

@@ -18,8 +18,8 @@
 
 static struct lutra_error err;
 
-/* hf/ anew: a model of `shape` in two shards. */
-static void make(const char *shape, int n_shard)
+/* hf/ anew: a model of `shape`. */
+static void make_form(const char *shape, const struct hf_form *form)
 {
     char command[320];
     struct weights *w;
@@ -29,8 +29,13 @@ static void make(const char *shape, int n_shard)
     assert_int_equal(system(command), 0);
     if (weights_make_model(in_folder("made.gguf"), &s, &err) < 0) fail_msg("%s", err.what);
     if (weights_open(&w, in_folder("made.gguf"), &err) < 0) fail_msg("%s", err.what);
-    hf_write_folder(w, in_folder("hf"), &(struct hf_form){.n_shard = n_shard});
+    hf_write_folder(w, in_folder("hf"), form);
     weights_close(&w);
+}
+
+static void make(const char *shape, int n_shard)
+{
+    make_form(shape, &(struct hf_form){.n_shard = n_shard});
 }
 
 static void refused(int status, const char *file, const char *text)
@@ -152,6 +157,41 @@ static const struct edit {
     {"tiny-phi", "config.json", "rope_scaling/long_factor", "[1.0]", FMT, "'long_factor'"},
     {"tiny-mistral3", "config.json", "rope_scaling/truncate", "false", UNS, "'truncate'"},
     {"tiny-mistral3", "config.json", "rope_scaling/factor", NULL, UNS, "without a factor"},
+    {"tiny-qwen3moe", "config.json", "norm_topk_prob", "false", UNS, "'norm_topk_prob'"},
+    {"tiny-qwen3moe", "config.json", "norm_topk_prob", NULL, UNS, "'norm_topk_prob'"},
+    {"tiny-qwen3moe", "config.json", "decoder_sparse_step", "2", UNS, "'decoder_sparse_step'"},
+    {"tiny-qwen3moe", "config.json", "mlp_only_layers", "[0]", UNS, "'mlp_only_layers'"},
+    {"tiny-qwen3moe", "config.json", "mlp_only_layers", "[]", 0, NULL},
+    {"tiny-qwen3moe", "config.json", "num_experts", "0", FMT, "'num_experts' is 0"},
+    {"tiny-qwen3moe", "config.json", "num_experts", "100000", FMT, "100000 experts"},
+    {"tiny-qwen3moe", "config.json", "num_experts", NULL, FMT, "'num_experts' is missing"},
+    {"tiny-qwen3moe", "config.json", "num_experts", "9", FMT,
+        "hf: tensor 'model.layers.0.mlp.experts.8.gate_proj.weight' is missing"},
+    {"tiny-qwen3moe", "config.json", "num_experts", "7", UNS,
+        "hf: tensor 'model.layers.0.mlp.experts.7.down_proj.weight' is not part of"},
+    {"tiny-qwen3moe", "config.json", "num_hidden_layers", "3", FMT,
+        "hf: tensor 'model.layers.2.mlp.experts.0.gate_proj.weight' is missing"},
+    {"tiny-qwen3moe", "config.json", "moe_intermediate_size", "128", FMT,
+        "hf: tensor 'model.layers.0.mlp.experts.0.gate_proj.weight' is not 128 x 256"},
+    {"tiny-qwen3moe", "config.json", "moe_intermediate_size", "0", FMT, "'moe_intermediate_size' is 0"},
+    {"tiny-qwen35moe", "config.json", "shared_expert_intermediate_size", "\"x\"", FMT, "is no count"},
+    {"tiny-qwen35moe", "config.json", "intermediate_size", NULL, 0, NULL},
+    {"tiny-lfm2moe", "config.json", "use_expert_bias", "false", UNS, "'use_expert_bias'"},
+    {"tiny-lfm2moe", "config.json", "num_dense_layers", "0", FMT,
+        "hf: tensor 'model.layers.0.feed_forward.experts.0.w1.weight' is missing"},
+    {"tiny-gpt-oss", "config.json", "swiglu_limit", "8.0", UNS, "'swiglu_limit'"},
+    {"tiny-gpt-oss", "config.json", "rope_scaling/truncate", "true", UNS, "'truncate'"},
+    {"tiny-gpt-oss", "config.json", "rope_scaling", NULL, FMT, "'rope_parameters' is missing"},
+    {"tiny-gpt-oss", "config.json", "quantization_config", "{\"quant_method\":\"mxfp4\"}", 0, NULL},
+    {"tiny-qwen3moe", "config.json", "quantization_config", "{\"quant_method\":\"mxfp4\"}", UNS, "'mxfp4'"},
+    {"tiny-gemma4", "config.json", "enable_moe_block", "true", UNS, "'enable_moe_block' asks for experts"},
+    {"tiny-gemma4", "config.json", "num_experts", "8", UNS, "'num_experts' asks for experts"},
+    {"tiny-gemma4", "config.json", "use_bidirectional_attention", "\"all\"", UNS, "embeddings"},
+    {"tiny-gemma4", "config.json", "num_kv_shared_layers", "7", FMT, "'num_kv_shared_layers' is out of range"},
+    {"tiny-gemma4", "config.json", "global_head_dim", "0", FMT, "'global_head_dim'"},
+    {"tiny-gemma4", "config.json", "layer_types/1", "\"linear_attention\"", UNS, "'layer_types'"},
+    {"tiny-gemma4", "config.json", "rope_parameters/full_attention/rope_type", "\"default\"", UNS, "without windows"},
+    {"tiny-gemma4", "config.json", "rope_parameters/sliding_attention/rope_type", "\"linear\"", UNS, "with windows"},
     {"tiny-llama", "config.json", "tie_word_embeddings", "false", 0, NULL},
     {"tiny-qwen2", "config.json", "tie_word_embeddings", "false", FMT, "'lm_head.weight' is missing"},
     {"tiny-llama", "tokenizer.json", "model/type", "\"Unigram\"", UNS, "'Unigram'"},
@@ -244,6 +284,56 @@ static void test_safetensors(void **state)
     refused(UNS, "hf", "type I64");
 }
 
+/* The first `from` in the header of model.safetensors becomes `to`, which is as long. */
+static void edit_header(const char *from, const char *to)
+{
+    char path[600];
+    uint64_t n;
+    snprintf(path, sizeof path, "%s/model.safetensors", in_folder("hf"));
+    FILE *f = fopen(path, "r+b");
+    assert_int_equal(fread(&n, 8, 1, f), 1);
+    char *text = calloc(n + 1, 1);
+    assert_int_equal(fread(text, n, 1, f), 1);
+    char *at = strstr(text, from);
+    if (!at || strlen(from) != strlen(to)) fail_msg("no '%s' in the header", from);
+    fseek(f, 8 + (long)(at - text), SEEK_SET);
+    fwrite(to, strlen(to), 1, f);
+    fclose(f);
+    free(text);
+}
+
+/* Experts' tensors that are missing, misshapen, of another type, or too many. */
+static void test_experts(void **state)
+{
+    static const struct {
+        const char *shape, *from, *to;
+        int status;
+        const char *text;
+    } cases[] = {
+        {"tiny-qwen3moe", "0.mlp.experts.3.up_proj", "0.mlp.experts.9.up_proj", FMT,
+            "'model.layers.0.mlp.experts.3.up_proj.weight' is missing"},
+        {"tiny-lfm2moe", "1.feed_forward.experts.3.w2", "1.feed_forward.experts.3.w4", FMT,
+            "'model.layers.1.feed_forward.experts.3.w2.weight' is missing"},
+        {"tiny-qwen35moe", "3.mlp.experts.down_proj", "3.mlp.experts.town_proj", FMT,
+            "'model.layers.3.mlp.experts.0.down_proj.weight' is missing"},
+        {"tiny-qwen35moe", "[8,512,256]", "[8,256,512]", FMT, "experts.gate_up_proj' is not 8 x 512 x 256"},
+        {"tiny-qwen35moe", "[8,256,256]", "[4,512,256]", FMT, "experts.down_proj' is not 8 x 256 x 256"},
+        {"tiny-gpt-oss", "experts.gate_up_proj_bias", "experts.gate_up_proj_bios", FMT,
+            "experts.gate_up_proj_bias' is missing"},
+        {"tiny-gpt-oss", "[6,256,512]", "[6,512,256]", FMT, "experts.gate_up_proj' is not 6 x 256 x 512"},
+        {"tiny-gpt-oss", "0.mlp.experts.down_proj\"", "0.mlp.experts.down_prok\"", FMT,
+            "'model.layers.0.mlp.experts.down_proj' is missing"},
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        make_form(
+            cases[i].shape, &(struct hf_form){.n_shard = 1,
+                                .together = !strstr(cases[i].shape, "qwen3moe") && !strstr(cases[i].shape, "lfm2")});
+        edit_header(cases[i].from, cases[i].to);
+        refused(cases[i].status, "hf", cases[i].text);
+    }
+}
+
 static void test_cut_short(void **state)
 {
     char path[600];
@@ -331,6 +421,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_values),
         cmocka_unit_test(test_safetensors),
+        cmocka_unit_test(test_experts),
         cmocka_unit_test(test_cut_short),
         cmocka_unit_test(test_index),
         cmocka_unit_test(test_generation),

@@ -75,8 +75,13 @@ static const struct maker {
     {"smollm3", "SmolLM3ForCausalLM", "rms_norm_eps", "silu"},
     {"qwen2", "Qwen2ForCausalLM", "rms_norm_eps", "silu"},
     {"qwen3", "Qwen3ForCausalLM", "rms_norm_eps", "silu"},
+    {"qwen3moe", "Qwen3MoeForCausalLM", "rms_norm_eps", "silu"},
     {"lfm2", "Lfm2ForCausalLM", "norm_eps", "silu"},
+    {"lfm2moe", "Lfm2MoeForCausalLM", "norm_eps", "silu"},
     {"qwen35", "Qwen3_5ForConditionalGeneration", "rms_norm_eps", "silu"},
+    {"qwen35moe", "Qwen3_5MoeForConditionalGeneration", "rms_norm_eps", "silu"},
+    {"gpt-oss", "GptOssForCausalLM", "rms_norm_eps", "silu"},
+    {"gemma4", "Gemma4ForConditionalGeneration", "rms_norm_eps", "gelu_pytorch_tanh"},
     {"qwen2vl", "Qwen2_5_VLForConditionalGeneration", "rms_norm_eps", "silu"},
     {"qwen3vl", "Qwen3VLForConditionalGeneration", "rms_norm_eps", "silu"},
     {"gemma", "GemmaForCausalLM", "rms_norm_eps", "gelu_pytorch_tanh"},
@@ -102,6 +107,16 @@ static const struct maker *maker_of(const struct weights *w)
 static bool is_arch(const struct weights *w, const char *arch)
 {
     return strcmp(arch_of(w), arch) == 0;
+}
+
+static bool is_lfm2(const struct weights *w)
+{
+    return strncmp(arch_of(w), "lfm2", 4) == 0;
+}
+
+static bool is_qwen35(const struct weights *w)
+{
+    return strncmp(arch_of(w), "qwen35", 6) == 0;
 }
 
 /* The scaling as transformers has it; NULL: none. */
@@ -131,6 +146,7 @@ static json_t *scaling(const struct weights *w)
         put_count(o, "original_max_position_embeddings", number(w, "rope.scaling.original_context_length", 0));
         put_real(o, "beta_fast", 32);
         put_real(o, "beta_slow", 1);
+        if (is_arch(w, "gpt-oss")) json_object_set_new(o, "truncate", json_false());
         if (all != 0) put_real(o, "mscale_all_dim", all), put_real(o, "mscale", 1);
         if (has_key(w, "rope.scaling.attn_factor"))
             put_real(o, "attention_factor", usual * number(w, "rope.scaling.attn_factor", 1));
@@ -139,7 +155,7 @@ static json_t *scaling(const struct weights *w)
     } else if (factor > 0) {
         put_string(o, "type", "linear");
         put_real(o, "factor", factor);
-    } else if (strstr(arch_of(w), "vl") || is_arch(w, "qwen35")) {
+    } else if (strstr(arch_of(w), "vl") || is_qwen35(w)) {
         int32_t n[4];
         uint64_t count;
         snprintf(key, sizeof key, "%s.rope.dimension_sections", arch_of(w));
@@ -157,6 +173,13 @@ static void put_rope(const struct weights *w, const struct hf_form *form, json_t
     json_t *s = scaling(w);
     double base = number(w, "rope.freq_base", 10000),
            part = number(w, "rope.dimension_count", 0) / number(w, "attention.key_length", 1);
+    if (is_arch(w, "gemma4")) {
+        json_object_set_new(o, "rope_parameters",
+            json_pack("{s:{s:s, s:f, s:f}, s:{s:s, s:f}}", "full_attention", "rope_type", "proportional",
+                "partial_rotary_factor", 0.25, "rope_theta", base, "sliding_attention", "rope_type", "default",
+                "rope_theta", number(w, "rope.freq_base_swa", 0)));
+        return;
+    }
     if (!form->rope_v5) {
         put_real(o, "rope_theta", base);
         if (s) json_object_set_new(o, "rope_scaling", s);
@@ -194,9 +217,55 @@ static void put_lfm2(const struct weights *w, json_t *o, int n_layer)
     json_object_set_new(o, "layer_types", list);
     put_count(o, "conv_L_cache", number(w, "shortconv.l_cache", 0));
     put_count(o, "num_key_value_heads", 2);
+    if (!is_arch(w, "lfm2")) return;
     put_count(o, "intermediate_size", number(w, "feed_forward_length", 0) * 3 / 2 - 100); /* rounded up again */
     put_count(o, "block_multiple_of", 256);
     json_object_set_new(o, "block_auto_adjust_ff_dim", json_true());
+}
+
+static void put_experts(const struct weights *w, json_t *o)
+{
+    bool gpt_oss = is_arch(w, "gpt-oss");
+    put_count(o, gpt_oss ? "num_local_experts" : "num_experts", number(w, "expert_count", 0));
+    put_count(o, "num_experts_per_tok", number(w, "expert_used_count", 0));
+    if (gpt_oss) return;
+    put_count(o, "moe_intermediate_size", number(w, "expert_feed_forward_length", 0));
+    json_object_set_new(o, "norm_topk_prob", json_true());
+    if (is_lfm2(w)) put_count(o, "num_dense_layers", number(w, "leading_dense_block_count", 0));
+    if (has_key(w, "expert_shared_feed_forward_length"))
+        put_count(o, "shared_expert_intermediate_size", number(w, "expert_shared_feed_forward_length", 0));
+}
+
+/* Value `layer` of a key that has one for each. */
+static double by_layer(const struct weights *w, const char *suffix, int layer)
+{
+    char key[160];
+    int64_t i = 0;
+    snprintf(key, sizeof key, "%s.%s", arch_of(w), suffix);
+    weights_kv_i64(weights_kv_find(w, key), (uint64_t)layer, &i);
+    return (double)i;
+}
+
+static void put_gemma4(const struct weights *w, json_t *o, int n_layer)
+{
+    int shared = (int)number(w, "attention.shared_kv_layers", 0);
+    json_t *list = json_array();
+    for (int i = 0; i < n_layer; i++) {
+        bool windowed = by_layer(w, "attention.sliding_window_pattern", i) != 0;
+        char name[64];
+        snprintf(name, sizeof name, "blk.%d.attn_v.weight", i);
+        json_array_append_new(list, json_string(windowed ? "sliding_attention" : "full_attention"));
+        if (windowed || i >= n_layer - shared) continue;
+        put_count(o, "num_global_key_value_heads", by_layer(w, "attention.head_count_kv", i));
+        json_object_set_new(o, "attention_k_eq_v", json_boolean(!weights_tensor_find(w, name)));
+    }
+    json_object_set_new(o, "layer_types", list);
+    put_count(o, "head_dim", number(w, "attention.key_length_swa", 0));
+    put_count(o, "global_head_dim", number(w, "attention.key_length", 0));
+    put_count(o, "num_kv_shared_layers", shared);
+    put_count(o, "hidden_size_per_layer_input", number(w, "embedding_length_per_layer_input", 0));
+    json_object_set_new(o, "use_double_wide_mlp", json_true());
+    put_string(o, "use_bidirectional_attention", "vision");
 }
 
 /* What only some have. */
@@ -212,8 +281,10 @@ static void put_special(const struct weights *w, const struct hf_form *form, jso
         {"ssm.group_count", "linear_num_key_heads"}, {"ssm.time_step_rank", "linear_num_value_heads"},
         {"full_attention_interval", "full_attention_interval"}};
     int n_layer = (int)number(w, "block_count", 0);
-    if (is_arch(w, "lfm2")) put_lfm2(w, o, n_layer);
-    for (size_t i = 0; is_arch(w, "qwen35") && i < sizeof linear / sizeof *linear; i++)
+    if (is_lfm2(w)) put_lfm2(w, o, n_layer);
+    if (has_key(w, "expert_count")) put_experts(w, o);
+    if (is_arch(w, "gemma4")) put_gemma4(w, o, n_layer);
+    for (size_t i = 0; is_qwen35(w) && i < sizeof linear / sizeof *linear; i++)
         put_count(o, linear[i][1], number(w, linear[i][0], 0));
     for (size_t i = 0; i < sizeof reals / sizeof *reals; i++)
         if (has_key(w, reals[i].from)) put_real(o, reals[i].to, number(w, reals[i].from, 0));
@@ -239,7 +310,7 @@ static json_t *config_of(const struct weights *w, const struct hf_form *form)
 {
     const struct maker *m = maker_of(w);
     const struct tensor *embd = weights_tensor_find(w, "token_embd.weight");
-    bool plus_norm = strcmp(m->eps, "rms_norm_eps") != 0 && !is_arch(w, "lfm2");
+    bool plus_norm = strcmp(m->eps, "rms_norm_eps") != 0 && !is_lfm2(w);
     json_t *o = json_object(), *names = json_pack("[s]", m->name);
     put_count(o, "hidden_size", number(w, "embedding_length", 0));
     put_count(o, "num_hidden_layers", number(w, "block_count", 0));
@@ -260,187 +331,6 @@ static json_t *config_of(const struct weights *w, const struct hf_form *form)
     } else {
         json_object_set_new(o, "architectures", names);
     }
-    return o;
-}
-
-/* ---- tokenizer.json ---- */
-
-static struct weights_str token_at(const struct weights *w, uint64_t id)
-{
-    return weights_kv_str(weights_kv_find(w, "tokenizer.ggml.tokens"), id);
-}
-
-static int64_t token_type(const struct weights *w, uint64_t id)
-{
-    const struct weights_kv *kv = weights_kv_find(w, "tokenizer.ggml.token_type");
-    int64_t type = 1;
-    if (kv) weights_kv_i64(kv, id, &type);
-    return type;
-}
-
-static bool string_is(const struct weights *w, const char *key, const char *value)
-{
-    struct weights_str s = {"", 0};
-    weights_opt_str(w, key, &s, NULL);
-    return s.n == strlen(value) && memcmp(s.s, value, s.n) == 0;
-}
-
-static json_t *merge_of(const char *left, size_t n_left, const char *right, size_t n_right, bool pair)
-{
-    char text[2048];
-    if (pair) return json_pack("[s%s%]", left, n_left, right, n_right);
-    int n = snprintf(text, sizeof text, "%.*s %.*s", (int)n_left, left, (int)n_right, right);
-    return json_stringn(text, (size_t)n);
-}
-
-static json_t *listed_merges(const struct weights *w, bool pair)
-{
-    const struct weights_kv *kv = weights_kv_find(w, "tokenizer.ggml.merges");
-    json_t *list = json_array();
-    for (uint64_t i = 0; kv && i < kv->n; i++) {
-        struct weights_str s = weights_kv_str(kv, i);
-        const char *gap = memchr(s.s + 1, ' ', s.n - 1);
-        size_t left = (size_t)(gap - s.s);
-        json_array_append_new(list, merge_of(s.s, left, gap + 1, s.n - left - 1, pair));
-    }
-    return list;
-}
-
-struct scored {
-    double score;
-    int64_t left, right;
-    json_t *merge;
-};
-
-static int by_score(const void *a, const void *b)
-{
-    const struct scored *x = a, *y = b;
-    if (x->score != y->score) return x->score > y->score ? -1 : 1;
-    if (x->left != y->left) return x->left < y->left ? -1 : 1;
-    return x->right < y->right ? -1 : x->right > y->right;
-}
-
-/* SentencePiece's: every way to put a token together from two others, best tokens first. */
-static json_t *scored_merges(const struct weights *w, const json_t *vocab, bool pair)
-{
-    const struct weights_kv *scores = weights_kv_find(w, "tokenizer.ggml.scores");
-    size_t n = 0, room = 1 << 20;
-    struct scored *all = malloc(room * sizeof *all);
-    json_t *list = json_array();
-    char half[2][1024];
-    for (uint64_t id = 0; id < scores->n; id++) {
-        struct weights_str s = token_at(w, id);
-        double score;
-        if (token_type(w, id) != 1 || s.n >= sizeof half[0]) continue;
-        weights_kv_f64(scores, id, &score);
-        for (size_t cut = 1; cut < s.n && n < room; cut++) {
-            if ((s.s[cut] & 0xc0) == 0x80) continue;
-            snprintf(half[0], sizeof half[0], "%.*s", (int)cut, s.s);
-            snprintf(half[1], sizeof half[1], "%.*s", (int)(s.n - cut), s.s + cut);
-            json_t *left = json_object_get(vocab, half[0]), *right = json_object_get(vocab, half[1]);
-            if (!left || !right) continue;
-            all[n++] = (struct scored){score, json_integer_value(left), json_integer_value(right),
-                merge_of(s.s, cut, s.s + cut, s.n - cut, pair)};
-        }
-    }
-    qsort(all, n, sizeof *all, by_score);
-    for (size_t i = 0; i < n; i++) json_array_append_new(list, all[i].merge);
-    free(all);
-    return list;
-}
-
-#define ENGLISH "(?i:'s|'t|'re|'ve|'m|'ll|'d)"
-#define REST " ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+"
-
-static json_t *pre_tokenizer(const struct weights *w)
-{
-    const char *regex = NULL;
-    json_t *bytes = json_pack("{s:s, s:b, s:b}", "type", "ByteLevel", "add_prefix_space", 0, "use_regex", 1);
-    if (string_is(w, "tokenizer.ggml.pre", "llama-bpe"))
-        regex = ENGLISH "|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}{1,3}|" REST;
-    if (string_is(w, "tokenizer.ggml.pre", "qwen2")) regex = ENGLISH "|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}|" REST;
-    if (string_is(w, "tokenizer.ggml.pre", "starcoder"))
-        return json_pack("{s:s, s:[{s:s, s:b}, o]}", "type", "Sequence", "pretokenizers", "type", "Digits",
-            "individual_digits", 1, bytes);
-    if (!regex) return bytes;
-    json_object_set_new(bytes, "use_regex", json_false());
-    return json_pack("{s:s, s:[{s:s, s:{s:s}, s:s, s:b}, o]}", "type", "Sequence", "pretokenizers", "type", "Split",
-        "pattern", "Regex", regex, "behavior", "Isolated", "invert", 0, bytes);
-}
-
-static bool bool_of(const struct weights *w, const char *key, bool otherwise)
-{
-    weights_opt_bool(w, key, &otherwise, NULL);
-    return otherwise;
-}
-
-static json_t *special_token(const struct weights *w, const char *key)
-{
-    uint32_t id = UINT32_MAX;
-    weights_opt_u32(w, key, &id, NULL);
-    if (id == UINT32_MAX) return NULL;
-    struct weights_str s = token_at(w, id);
-    return json_stringn(s.s, s.n);
-}
-
-static json_t *post_processor(const struct weights *w, bool spm)
-{
-    json_t *bos = special_token(w, "tokenizer.ggml.bos_token_id");
-    json_t *text = json_pack("{s:{s:s, s:i}}", "Sequence", "id", "A", "type_id", 0), *single;
-    if (bos && bool_of(w, "tokenizer.ggml.add_bos_token", spm))
-        single = json_pack("[{s:{s:O, s:i}}, o]", "SpecialToken", "id", bos, "type_id", 0, text);
-    else
-        single = json_pack("[o]", text);
-    json_decref(bos);
-    return json_pack("{s:s, s:o}", "type", "TemplateProcessing", "single", single);
-}
-
-static json_t *tokenizer_of(const struct weights *w, const struct hf_form *form)
-{
-    bool spm = string_is(w, "tokenizer.ggml.model", "llama");
-    const struct weights_kv *tokens = weights_kv_find(w, "tokenizer.ggml.tokens");
-    json_t *vocab = json_object(), *added = json_array();
-    for (uint64_t id = 0; id < tokens->n; id++) {
-        struct weights_str s = token_at(w, id);
-        int64_t type = token_type(w, id);
-        char name[1024];
-        snprintf(name, sizeof name, "%.*s", (int)s.n, s.s);
-        if (type != 3 && type != 4 && type != 5) json_object_set_new(vocab, name, json_integer((json_int_t)id));
-        if (type == 2 || type == 3 || type == 4)
-            json_array_append_new(
-                added, json_pack("{s:I, s:s, s:b}", "id", (json_int_t)id, "content", name, "special", type != 4));
-    }
-    json_t *model = json_pack("{s:s, s:o, s:o, s:b, s:b}", "type", "BPE", "vocab", vocab, "merges",
-        spm ? scored_merges(w, vocab, form->merge_pairs) : listed_merges(w, form->merge_pairs), "byte_fallback", spm,
-        "ignore_merges", string_is(w, "tokenizer.ggml.pre", "llama-bpe"));
-    if (spm) put_string(model, "unk_token", "<unk>");
-    json_t *o = json_pack("{s:s, s:o, s:o, s:o}", "version", "1.0", "added_tokens", added, "post_processor",
-        post_processor(w, spm), "model", model);
-    if (spm) {
-        json_object_set_new(o, "normalizer",
-            json_pack("{s:s, s:[{s:s, s:s}, {s:s, s:{s:s}, s:s}]}", "type", "Sequence", "normalizers", "type",
-                "Prepend", "prepend", "▁", "type", "Replace", "pattern", "String", " ", "content", "▁"));
-        json_object_set_new(o, "pre_tokenizer", json_null());
-    } else {
-        json_object_set_new(o, "normalizer", json_null());
-        json_object_set_new(o, "pre_tokenizer", pre_tokenizer(w));
-    }
-    return o;
-}
-
-static json_t *tokenizer_config(const struct weights *w)
-{
-    static const char *const ids[][2] = {{"bos_token", "tokenizer.ggml.bos_token_id"},
-        {"eos_token", "tokenizer.ggml.eos_token_id"}, {"pad_token", "tokenizer.ggml.padding_token_id"},
-        {"unk_token", "tokenizer.ggml.unknown_token_id"}};
-    struct weights_str chat = {NULL, 0};
-    json_t *o = json_object();
-    for (size_t i = 0; i < sizeof ids / sizeof *ids; i++) {
-        json_t *token = special_token(w, ids[i][1]);
-        if (token) json_object_set_new(o, ids[i][0], token);
-    }
-    weights_opt_str(w, "tokenizer.chat_template", &chat, NULL);
-    if (chat.s) json_object_set_new(o, "chat_template", json_stringn(chat.s, chat.n));
     return o;
 }
 
@@ -635,24 +525,49 @@ static const char *hf_name(const struct weights *w, const char *gguf, char out[1
         {"attn_k_norm", "self_attn.k_layernorm"}, {"shortconv.conv", "conv.conv"},
         {"shortconv.in_proj", "conv.in_proj"}, {"shortconv.out_proj", "conv.out_proj"}, {"ffn_gate", "feed_forward.w1"},
         {"ffn_down", "feed_forward.w2"}, {"ffn_up", "feed_forward.w3"}};
+    static const char *const of_lfm2moe[][2] = {{"ffn_gate_inp", "feed_forward.gate"}};
+    static const char *const of_experts[][2] = {{"ffn_gate_inp", "mlp.gate"},
+        {"ffn_gate_shexp", "mlp.shared_expert.gate_proj"}, {"ffn_up_shexp", "mlp.shared_expert.up_proj"},
+        {"ffn_down_shexp", "mlp.shared_expert.down_proj"}, {"ffn_gate_inp_shexp", "mlp.shared_expert_gate"}};
+    static const char *const of_gpt_oss[][2] = {{"ffn_gate_inp", "mlp.router"}};
+    static const char *const of_gemma4[][2] = {{"inp_gate", "per_layer_input_gate"}, {"proj", "per_layer_projection"},
+        {"post_norm", "post_per_layer_input_norm"}};
     static const char *const starcoder[][2] = {{"ffn_up", "mlp.c_fc"}, {"ffn_down", "mlp.c_proj"}};
     char part[64];
     int layer, n = 0;
     const char *tail = strrchr(gguf, '.');
     if (!strncmp(gguf, "token_embd_norm", 15)) return snprintf(out, 128, "model.embedding_norm%s", tail), out;
+    if (!strncmp(gguf, "per_layer_token_embd", 20))
+        return snprintf(out, 128, "model.embed_tokens_per_layer%s", tail), out;
+    if (!strncmp(gguf, "per_layer_model_proj", 20))
+        return snprintf(out, 128, "model.per_layer_model_projection%s", tail), out;
+    if (!strncmp(gguf, "per_layer_proj_norm", 19))
+        return snprintf(out, 128, "model.per_layer_projection_norm%s", tail), out;
     if (!strncmp(gguf, "token_embd", 10)) return snprintf(out, 128, "model.embed_tokens%s", tail), out;
     if (!strncmp(gguf, "output_norm", 11)) return snprintf(out, 128, "model.norm%s", tail), out;
     if (!strncmp(gguf, "output", 6)) return snprintf(out, 128, "lm_head%s", tail), out;
     if (sscanf(gguf, "blk.%d.%n", &layer, &n) != 1) give_up(gguf);
     if (!strcmp(gguf + n, "ssm_a")) return snprintf(out, 128, "model.layers.%d.linear_attn.A_log", layer), out;
     if (!strcmp(gguf + n, "ssm_dt.bias")) return snprintf(out, 128, "model.layers.%d.linear_attn.dt_bias", layer), out;
+    if (!strcmp(gguf + n, "attn_sinks.weight"))
+        return snprintf(out, 128, "model.layers.%d.self_attn.sinks", layer), out;
+    if (!strcmp(gguf + n, "exp_probs_b.bias"))
+        return snprintf(out, 128, "model.layers.%d.feed_forward.expert_bias", layer), out;
+    if (!strcmp(gguf + n, "layer_output_scale.weight"))
+        return snprintf(out, 128, "model.layers.%d.layer_scalar", layer), out;
     snprintf(part, sizeof part, "%.*s", (int)(tail - gguf - n), gguf + n);
     const char *to = NULL;
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
         if (!strcmp(part, names[i][0])) to = names[i][1];
-    for (size_t i = 0; is_arch(w, "qwen35") && i < sizeof recurrent / sizeof *recurrent; i++)
+    for (size_t i = 0; i < sizeof of_experts / sizeof *of_experts; i++)
+        if (!strcmp(part, of_experts[i][0])) to = of_experts[i][1];
+    for (size_t i = 0; is_arch(w, "gemma4") && i < sizeof of_gemma4 / sizeof *of_gemma4; i++)
+        if (!strcmp(part, of_gemma4[i][0])) to = of_gemma4[i][1];
+    if (is_arch(w, "gpt-oss") && !strcmp(part, of_gpt_oss[0][0])) to = of_gpt_oss[0][1];
+    if (is_lfm2(w) && !strcmp(part, of_lfm2moe[0][0])) to = of_lfm2moe[0][1];
+    for (size_t i = 0; is_qwen35(w) && i < sizeof recurrent / sizeof *recurrent; i++)
         if (!strcmp(part, recurrent[i][0])) to = recurrent[i][1];
-    for (size_t i = 0; is_arch(w, "lfm2") && i < sizeof of_lfm2 / sizeof *of_lfm2; i++)
+    for (size_t i = 0; is_lfm2(w) && i < sizeof of_lfm2 / sizeof *of_lfm2; i++)
         if (!strcmp(part, of_lfm2[i][0])) to = of_lfm2[i][1];
     for (size_t i = 0; is_arch(w, "starcoder2") && i < 2; i++)
         if (!strcmp(part, starcoder[i][0])) to = starcoder[i][1];
@@ -664,8 +579,120 @@ static const char *hf_name(const struct weights *w, const char *gguf, char out[1
     return out;
 }
 
+/* ---- experts ---- */
+
+/* One tensor of each. */
+static void write_each(
+    const struct weights *w, const struct tensor *t, const char *base, const char *part, struct shard *s)
+{
+    static const char *const lfm2[][2] = {{"gate_proj", "w1"}, {"up_proj", "w3"}, {"down_proj", "w2"}};
+    int64_t dim[2] = {t->ne[1], t->ne[0]};
+    size_t bytes = t->bytes / (size_t)t->ne[2];
+    char name[200];
+    for (int i = 0; is_lfm2(w) && i < 3; i++)
+        if (!strcmp(part, lfm2[i][0])) part = lfm2[i][1];
+    for (int64_t e = 0; e < t->ne[2]; e++) {
+        snprintf(name, sizeof name, "%s%d.%s.weight", base, (int)e, part);
+        add_tensor(s, name, quant_info_of(t->type)->name, 2, dim, (const uint8_t *)t->data + (size_t)e * bytes, bytes);
+    }
+}
+
+/* Rows of a and b (or a alone) of one expert after the other: one after the other, or in turn. */
+static uint8_t *join(const struct tensor *a, const struct tensor *b, int64_t n_expert, int64_t n_row, bool in_turn)
+{
+    size_t row = a->bytes / (size_t)(n_expert * n_row), n = (size_t)n_row;
+    uint8_t *out = malloc(b ? 2 * a->bytes : a->bytes), *to = out;
+    for (size_t e = 0; e < (size_t)n_expert; e++)
+        for (size_t r = 0; r < (b ? 2 * n : n); r++, to += row) {
+            bool second = b && (in_turn ? r % 2 : r / n);
+            size_t at = !b ? r : in_turn ? r / 2 : r % n;
+            memcpy(to, (const uint8_t *)(second ? b : a)->data + (e * n + at) * row, row);
+        }
+    return out;
+}
+
+/* [n_expert][n_row][n_in] to [n_expert][n_in][n_row]. */
+static void turn(uint8_t *x, int64_t n_expert, int64_t n_row, int64_t n_in, size_t element)
+{
+    size_t one = (size_t)(n_row * n_in) * element;
+    uint8_t *copy = malloc(one);
+    for (int64_t e = 0; e < n_expert; e++, x += one) {
+        memcpy(copy, x, one);
+        for (int64_t r = 0; r < n_row; r++)
+            for (int64_t k = 0; k < n_in; k++)
+                memcpy(x + (size_t)(k * n_row + r) * element, copy + (size_t)(r * n_in + k) * element, element);
+    }
+    free(copy);
+}
+
+/* Rows of MXFP4 as blocks and scales. */
+static void write_mxfp4(const char *base, const char *part, const uint8_t *x, int64_t n_expert, int64_t n_row,
+    int64_t n_in, struct shard *s)
+{
+    int64_t dim[4] = {n_expert, n_row, n_in / 32, 16};
+    size_t n = (size_t)(n_expert * n_row * n_in / 32);
+    uint8_t *blocks = calloc(n, 16), *scales = malloc(n);
+    char name[200];
+    for (size_t b = 0; b < n; b++, x += 17) {
+        scales[b] = x[0];
+        for (int i = 0; i < 32; i++) { /* element i: the low nibble of byte i, the high one of i - 16 */
+            int code = i < 16 ? x[1 + i] & 15 : x[1 + i - 16] >> 4;
+            blocks[16 * b + (size_t)i / 2] |= (uint8_t)(code << (i % 2 * 4));
+        }
+    }
+    snprintf(name, sizeof name, "%s%s_blocks", base, part);
+    add_tensor(s, name, "U8", 4, dim, blocks, 16 * n);
+    snprintf(name, sizeof name, "%s%s_scales", base, part);
+    add_tensor(s, name, "U8", 3, dim, scales, n);
+    free(blocks);
+    free(scales);
+}
+
+/* All experts' in one; gate's brings up's. */
+static void write_together(const struct weights *w, const struct tensor *t, const struct tensor *up, const char *base,
+    const char *part, struct shard *s)
+{
+    const struct quant_info *q = quant_info_of(t->type);
+    bool gpt_oss = is_arch(w, "gpt-oss"), bias = t->n_dim == 2;
+    int64_t n_expert = bias ? t->ne[1] : t->ne[2], n_row = bias ? t->ne[0] : t->ne[1], n_in = bias ? 1 : t->ne[0];
+    uint8_t *x = join(t, up, n_expert, n_row, gpt_oss);
+    char name[200];
+    if (up) n_row *= 2;
+    int64_t dim[3] = {n_expert, n_row, n_in}, turned[3] = {n_expert, n_in, n_row};
+    if (t->type == QUANT_MXFP4) {
+        write_mxfp4(base, part, x, n_expert, n_row, n_in, s);
+    } else {
+        if (gpt_oss && !bias) turn(x, n_expert, n_row, n_in, q->block_bytes);
+        snprintf(name, sizeof name, "%s%s%s", base, part, bias ? "_bias" : "");
+        add_tensor(s, name, q->name, bias ? 2 : 3, gpt_oss && !bias ? turned : dim, x,
+            (size_t)(n_expert * n_row * n_in) * q->block_bytes);
+    }
+    free(x);
+}
+
+static void write_experts(const struct weights *w, const struct tensor *t, const struct hf_form *form, struct shard *s)
+{
+    char base[128], other[64], part[8];
+    int layer;
+    bool together = form->together || is_arch(w, "gpt-oss");
+    if (sscanf(t->name, "blk.%d.ffn_%7[a-z]_exps", &layer, part) != 2) give_up(t->name);
+    snprintf(base, sizeof base, "%smodel.layers.%d.%s.experts.", form->text_config ? "language_model." : "", layer,
+        is_lfm2(w) ? "feed_forward" : "mlp");
+    snprintf(other, sizeof other, "blk.%d.ffn_up_exps.%s", layer, strrchr(t->name, '.') + 1);
+    if (!together)
+        write_each(w, t, base, !strcmp(part, "gate") ? "gate_proj" : !strcmp(part, "up") ? "up_proj" : "down_proj", s);
+    else if (!strcmp(part, "gate"))
+        write_together(w, t, weights_tensor_find(w, other), base, "gate_up_proj", s);
+    else if (!strcmp(part, "down"))
+        write_together(w, t, NULL, base, "down_proj", s);
+}
+
 static void write_tensor(const struct weights *w, const struct tensor *t, const struct hf_form *form, struct shard *s)
 {
+    if (strstr(t->name, "_exps.")) {
+        write_experts(w, t, form, s);
+        return;
+    }
     char bare[128], name[160];
     int64_t dim[2] = {t->n_dim == 2 ? t->ne[1] : t->ne[0], t->ne[0]};
     uint8_t *copy = malloc(t->bytes);
@@ -675,7 +702,7 @@ static void write_tensor(const struct weights *w, const struct tensor *t, const 
         to_halves(t->data, copy, (size_t)dim[0],
             (size_t)number(w, q ? "attention.head_count" : "attention.head_count_kv", 0), t->bytes / (size_t)dim[0]);
     bool plus_1 = strstr(t->name, "norm.weight") && !strstr(t->name, "ssm_norm") &&
-                  (!strncmp(arch_of(w), "gemma", 5) || is_arch(w, "qwen35"));
+                  ((!strncmp(arch_of(w), "gemma", 5) && !is_arch(w, "gemma4")) || is_qwen35(w));
     bool log = strstr(t->name, ".ssm_a") && t->n_dim == 1;
     for (int64_t i = 0; log && i < t->ne[0]; i++) ((float *)(void *)copy)[i] = logf(-((float *)(void *)copy)[i]);
     for (int64_t i = 0; plus_1 && i < t->ne[0]; i++) ((float *)(void *)copy)[i] -= 1;
@@ -691,7 +718,9 @@ static void write_tensor(const struct weights *w, const struct tensor *t, const 
         const int64_t apart[3] = {dim[0], 1, dim[1]};
         add_tensor(s, name, quant_info_of(t->type)->name, 3, apart, copy, t->bytes);
     } else {
-        add_tensor(s, name, quant_info_of(t->type)->name, t->n_dim, dim, copy, t->bytes);
+        bool one_row = strstr(t->name, "ffn_gate_inp_shexp") != NULL; /* a matrix of one output */
+        if (one_row) dim[0] = 1, dim[1] = t->ne[0];
+        add_tensor(s, name, quant_info_of(t->type)->name, one_row ? 2 : t->n_dim, dim, copy, t->bytes);
     }
     free(copy);
 }
@@ -733,15 +762,6 @@ void hf_save_json(const json_t *json, const char *folder, const char *name)
     char path[512];
     snprintf(path, sizeof path, "%s/%s", folder, name);
     if (json_dump_file(json, path, JSON_COMPACT | JSON_REAL_PRECISION(17)) < 0) give_up(path);
-}
-
-void hf_write_tokenizer(const struct weights *w, const char *folder, const struct hf_form *form)
-{
-    json_t *tokenizer = tokenizer_of(w, form), *beside = tokenizer_config(w);
-    hf_save_json(tokenizer, folder, "tokenizer.json");
-    hf_save_json(beside, folder, "tokenizer_config.json");
-    json_decref(tokenizer);
-    json_decref(beside);
 }
 
 void hf_write_folder(const struct weights *w, const char *folder, const struct hf_form *form)

@@ -30,6 +30,7 @@ struct hf_form {
     bool text_config; /* the keys inside `text_config`, tensors under `language_model.` */
     enum hf_layers layers;
     bool embeddings; /* HF_SHUFFLED: these, too */
+    bool together;   /* all experts of a layer in one tensor (gpt-oss: always) */
 };
 
 /* Writes the folder, which must exist; aborts when it cannot. */

@@ -120,6 +120,7 @@ static int read_heads(struct folder *f, struct lutra_error *err)
     uint64_t d_model;
     double part = 1;
     TRY(config_count(f, "hidden_size", &d_model, err));
+    f->d_model = d_model;
     TRY(config_count(f, "num_attention_heads", &f->n_head, err));
     if (f->n_head == 0) return wrong(f, "num_attention_heads", "is 0", err);
     f->n_kv_head = f->n_head;
@@ -134,6 +135,7 @@ static int read_heads(struct folder *f, struct lutra_error *err)
     if (!(part > 0 && part <= 1)) return wrong(f, "partial_rotary_factor", "is outside 0..1", err);
     f->n_rot = (uint64_t)(part * (double)f->d_head);
     folder_put_u32(f, "attention.head_count", f->n_head);
+    if (f->family->flags & FAMILY_GEMMA4) return 0; /* the others by layer: family.c */
     if (!(f->family->flags & FAMILY_CONV)) folder_put_u32(f, "attention.head_count_kv", f->n_kv_head);
     folder_put_u32(f, "attention.key_length", f->d_head);
     folder_put_u32(f, "attention.value_length", f->d_head);
@@ -170,6 +172,9 @@ static int read_sizes(struct folder *f, struct lutra_error *err)
     TRY(config_count(f, context, &n, err));
     folder_put_u32(f, "context_length", n);
     for (size_t i = 0; i < sizeof counts / sizeof *counts; i++) {
+        if (i == 2 && f->family->flags & FAMILY_GEMMA4) continue; /* by layer */
+        if (i == 2 && f->family->flags & FAMILY_EXPERTS && !config_get(f, counts[i].from))
+            continue; /* experts' alone */
         TRY(config_count(f, counts[i].from, &n, err));
         if (i == 2) TRY(adjust_feed_forward(f, &n, err));
         folder_put_u32(f, counts[i].to, n);
@@ -182,12 +187,38 @@ static int read_sizes(struct folder *f, struct lutra_error *err)
     return read_heads(f, err);
 }
 
+/* ---- experts ---- */
+
+/* The first of two keys that is there. */
+static const char *either(const struct folder *f, const char *key, const char *other)
+{
+    return config_get(f, key) || !config_get(f, other) ? key : other;
+}
+
+static int read_experts(struct folder *f, struct lutra_error *err)
+{
+    uint64_t n_used;
+    const char *count = either(f, "num_experts", "num_local_experts"),
+               *used = either(f, "num_experts_per_tok", "experts_per_token"),
+               *size = f->family->flags & FAMILY_GPT_OSS ? "intermediate_size" : "moe_intermediate_size";
+    TRY(config_count(f, count, &f->n_expert, err));
+    TRY(config_count(f, used, &n_used, err));
+    TRY(config_count(f, size, &f->d_ff_expert, err));
+    if (f->n_expert == 0) return wrong(f, count, "is 0", err);
+    if (f->d_ff_expert == 0) return wrong(f, size, "is 0", err);
+    folder_put_u32(f, "expert_count", f->n_expert);
+    folder_put_u32(f, "expert_used_count", n_used);
+    folder_put_u32(f, "expert_feed_forward_length", f->d_ff_expert);
+    return 0;
+}
+
 /* ---- windows ---- */
 
 /* What `layer_types` says must be what the architecture has built in. */
 static int check_layer_types(struct folder *f, bool window, struct lutra_error *err)
 {
-    const json_t *types = f->family->flags & (FAMILY_RECURRENT | FAMILY_CONV) ? NULL : config_get(f, "layer_types");
+    unsigned own = FAMILY_RECURRENT | FAMILY_CONV | FAMILY_GEMMA4;
+    const json_t *types = f->family->flags & own ? NULL : config_get(f, "layer_types");
     uint64_t period = (uint64_t)f->family->window_period, pattern = period;
     if (period) TRY(opt_count(f, "sliding_window_pattern", &pattern, err));
     if (window && pattern != period)
@@ -241,8 +272,9 @@ static int read_yarn(struct folder *f, double factor, struct lutra_error *err)
     if (json_is_integer(given) && json_integer_value(given) > 0) original = (uint64_t)json_integer_value(given);
     TRY(config_number(f, f->rope, "beta_fast", &fast, err));
     TRY(config_number(f, f->rope, "beta_slow", &slow, err));
-    if (json_is_false(json_object_get(f->rope, "truncate")))
-        return folder_lacks(f, err, "truncate", "YaRN without whole pairs");
+    bool whole = !json_is_false(json_object_get(f->rope, "truncate"));
+    if (whole == !!(f->family->flags & FAMILY_GPT_OSS))
+        return folder_lacks(f, err, "truncate", whole ? "YaRN with whole pairs" : "YaRN without whole pairs");
     folder_put_str(f, "rope.scaling.type", "yarn");
     folder_put_f32(f, "rope.scaling.factor", factor);
     folder_put_u32(f, "rope.scaling.original_context_length", original);
@@ -262,6 +294,7 @@ static int read_rope(struct folder *f, struct lutra_error *err)
     if (!type) type = json_string_value(json_object_get(f->rope, "type"));
     if (!type || strcmp(type, "default") == 0 || strcmp(type, "mrope") == 0) return 0;
     if (strcmp(type, "llama3") == 0) return 0; /* a tensor of factors: tensors.c */
+    if (strcmp(type, "proportional") == 0 && f->family->flags & FAMILY_GEMMA4 && (factor == 0 || factor == 1)) return 0;
     if ((strcmp(type, "longrope") == 0 || strcmp(type, "su") == 0) && strcmp(f->family->arch, "phi3") == 0) return 0;
     if (!(factor > 0) || (strcmp(type, "linear") != 0 && strcmp(type, "yarn") != 0))
         return lutra_fail(err, LUTRA_E_UNSUPPORTED,
@@ -292,7 +325,7 @@ static int check_activation(struct folder *f, struct lutra_error *err)
 static int check_absent(struct folder *f, struct lutra_error *err)
 {
     static const char *const counts[] = {"num_local_experts", "num_experts", "n_routed_experts"};
-    for (size_t i = 0; i < sizeof counts / sizeof *counts; i++)
+    for (size_t i = 0; !(f->family->flags & FAMILY_EXPERTS) && i < sizeof counts / sizeof *counts; i++)
         if (json_integer_value(config_get(f, counts[i])) > 0) return folder_lacks(f, err, counts[i], "experts");
     if (config_get(f, "clip_qkv")) return folder_lacks(f, err, "clip_qkv", "clamped attention");
     return folder_read_packing(f, err);
@@ -305,6 +338,7 @@ static int read_all(struct folder *f, struct lutra_error *err)
     weights_writer_put_str(f->keys, "general.architecture", f->family->arch);
     find_rope(f);
     TRY(read_sizes(f, err));
+    if (f->family->flags & FAMILY_EXPERTS) TRY(read_experts(f, err));
     TRY(read_window(f, err));
     TRY(read_rope(f, err));
     f->tied = config_true(f, "tie_word_embeddings") || f->head != FAMILY_SPEAKS; /* a judge has no lm_head */

@@ -9,6 +9,8 @@
 #include <stdio.h>
 #include <string.h>
 
+enum { MOST_LAYERS = 1024 };
+
 /* Scores are scaled by query_pre_attn_scalar; model/arch/gemma.c knows that of the size of heads, and 27b's. */
 static int check_score_scale(struct folder *f, uint64_t layers_27b, struct lutra_error *err)
 {
@@ -144,14 +146,50 @@ static int more_qwen35(struct folder *f, struct lutra_error *err)
     return more_vl(f, err);
 }
 
+static int more_qwen35moe(struct folder *f, struct lutra_error *err)
+{
+    uint64_t shared;
+    TRY(config_count(f, "shared_expert_intermediate_size", &shared, err));
+    folder_put_u32(f, "expert_shared_feed_forward_length", shared);
+    return more_qwen35(f, err);
+}
+
+/* The chosen experts' weights are divided by their sum: a constant of the architecture. */
+static int check_normalized(struct folder *f, struct lutra_error *err)
+{
+    return config_true(f, "norm_topk_prob") ? 0 : folder_lacks(f, err, "norm_topk_prob", "weights as they are chosen");
+}
+
+static int more_qwen3moe(struct folder *f, struct lutra_error *err)
+{
+    const json_t *step = config_get(f, "decoder_sparse_step");
+    if (step && json_integer_value(step) != 1)
+        return folder_lacks(f, err, "decoder_sparse_step", "layers without experts");
+    if (json_array_size(config_get(f, "mlp_only_layers")))
+        return folder_lacks(f, err, "mlp_only_layers", "layers without experts");
+    return check_normalized(f, err);
+}
+
+/* Constants of its experts' SwiGLU. */
+static int more_gpt_oss(struct folder *f, struct lutra_error *err)
+{
+    double alpha = 1.702, limit = 7;
+    if (!f->rope) return lutra_fail(err, LUTRA_E_FORMAT, "%s/config.json: 'rope_parameters' is missing", f->label);
+    TRY(config_number(f, f->config, "swiglu_alpha", &alpha, err));
+    TRY(config_number(f, f->config, "swiglu_limit", &limit, err));
+    if (alpha != 1.702) return folder_lacks(f, err, "swiglu_alpha", "another slope of the gate");
+    return limit == 7 ? 0 : folder_lacks(f, err, "swiglu_limit", "another limit of the gate");
+}
+
 /* Layers that do not attend have no key/value heads. */
 static int more_lfm2(struct folder *f, struct lutra_error *err)
 {
-    enum { MOST = 1024 };
     const json_t *types = config_get(f, "layer_types"), *attends = config_get(f, "full_attn_idxs");
-    uint32_t n[MOST] = {0};
+    uint32_t n[MOST_LAYERS] = {0};
     uint64_t n_tap;
-    if (f->n_layer > MOST) return folder_lacks(f, err, "num_hidden_layers", "more than 1024 layers");
+    char key[64];
+    if (f->n_layer > MOST_LAYERS) return folder_lacks(f, err, "num_hidden_layers", "more than 1024 layers");
+    if (config_get(f, "tie_embedding")) f->tied = config_true(f, "tie_embedding");
     if (config_true(f, "conv_bias")) return folder_lacks(f, err, "conv_bias", "convolutions with biases");
     for (uint64_t i = 0; i < f->n_layer; i++) {
         const char *type = json_string_value(json_array_get(types, i));
@@ -164,13 +202,32 @@ static int more_lfm2(struct folder *f, struct lutra_error *err)
     }
     TRY(config_count(f, "conv_L_cache", &n_tap, err));
     folder_put_u32(f, "shortconv.l_cache", n_tap);
-    return weights_writer_put_array(f->keys, "lfm2.attention.head_count_kv", WEIGHTS_U32, n, f->n_layer);
+    snprintf(key, sizeof key, "%s.attention.head_count_kv", f->family->arch);
+    return weights_writer_put_array(f->keys, key, WEIGHTS_U32, n, f->n_layer);
+}
+
+static int more_lfm2moe(struct folder *f, struct lutra_error *err)
+{
+    double scale = 1;
+    TRY(config_count(f, "num_dense_layers", &f->n_dense_lead, err));
+    TRY(config_number(f, f->config, "routed_scaling_factor", &scale, err));
+    TRY(check_normalized(f, err));
+    if (!config_true(f, "use_expert_bias")) return folder_lacks(f, err, "use_expert_bias", "a choice without biases");
+    folder_put_u32(f, "leading_dense_block_count", f->n_dense_lead);
+    folder_put_u32(f, "expert_gating_func", 2); /* sigmoids */
+    if (scale != 1) folder_put_f32(f, "expert_weights_scale", scale);
+    return more_lfm2(f, err);
 }
 
 #define QWEN35_DEFAULTS                                                                                                \
     "{\"head_dim\":256,\"partial_rotary_factor\":0.25,\"full_attention_interval\":4,\"linear_conv_kernel_dim\":4,"     \
     "\"linear_key_head_dim\":128,\"linear_value_head_dim\":128,\"linear_num_key_heads\":16,"                           \
     "\"linear_num_value_heads\":32}"
+#define QWEN35MOE_DEFAULTS                                                                                             \
+    "{\"head_dim\":256,\"partial_rotary_factor\":0.25,\"full_attention_interval\":4,\"linear_conv_kernel_dim\":4,"     \
+    "\"linear_key_head_dim\":128,\"linear_value_head_dim\":128,\"linear_num_key_heads\":16,"                           \
+    "\"linear_num_value_heads\":32,\"num_experts\":256,\"num_experts_per_tok\":8,\"moe_intermediate_size\":512,"       \
+    "\"shared_expert_intermediate_size\":512}"
 
 /* LongRoPE: two lists of factors become tensors (tensors.c); the magnitude both get. */
 static int more_phi3(struct folder *f, struct lutra_error *err)
@@ -189,6 +246,90 @@ static int more_phi3(struct folder *f, struct lutra_error *err)
     folder_put_f32(f, "rope.scaling.attn_factor", magnitude);
     return 0;
 }
+
+static int put_layers(
+    struct folder *f, const char *suffix, enum weights_kind kind, const void *value, struct lutra_error *err)
+{
+    char key[64];
+    snprintf(key, sizeof key, "%s.%s", f->family->arch, suffix);
+    int rc = weights_writer_put_array(f->keys, key, kind, value, f->n_layer);
+    return rc < 0 ? lutra_fail(err, rc, "%s: key '%s' cannot be put", f->label, key) : 0;
+}
+
+/* Which layers have a window, and sizes of heads and feed-forwards that follow from it. */
+static int put_gemma4_layers(struct folder *f, uint64_t n_global, uint64_t d_ff, bool wide, struct lutra_error *err)
+{
+    const json_t *types = config_get(f, "layer_types");
+    uint32_t n_kv[MOST_LAYERS], ff[MOST_LAYERS];
+    uint8_t windowed[MOST_LAYERS];
+    if (f->n_layer > MOST_LAYERS) return folder_lacks(f, err, "num_hidden_layers", "more than 1024 layers");
+    for (uint64_t i = 0; i < f->n_layer; i++) {
+        const char *type = json_string_value(json_array_get(types, i));
+        bool known = type && (!strcmp(type, "sliding_attention") || !strcmp(type, "full_attention"));
+        if (types && !known) return folder_lacks(f, err, "layer_types", "other kinds of layers");
+        windowed[i] = types ? strcmp(type, "sliding_attention") == 0 : (i + 1) % 6 != 0;
+        if (i + 1 == f->n_layer) windowed[i] = 0; /* as the class has it, whatever the list says */
+        n_kv[i] = (uint32_t)(windowed[i] ? f->n_kv_head : n_global);
+        ff[i] = (uint32_t)(wide && i >= f->n_layer - f->n_shared_kv ? 2 * d_ff : d_ff);
+    }
+    TRY(put_layers(f, "attention.sliding_window_pattern", WEIGHTS_BOOL, windowed, err));
+    TRY(put_layers(f, "attention.head_count_kv", WEIGHTS_U32, n_kv, err));
+    return put_layers(f, "feed_forward_length", WEIGHTS_U32, ff, err);
+}
+
+/* Rotation of the layers with windows. */
+static int put_gemma4_window_rope(struct folder *f, struct lutra_error *err)
+{
+    const char *type = json_string_value(json_object_get(f->window_rope, "rope_type"));
+    double base = 10000, part = 1;
+    TRY(config_number(f, f->window_rope, "rope_theta", &base, err));
+    TRY(config_number(f, f->window_rope, "partial_rotary_factor", &part, err));
+    if (part != 1 || (type && strcmp(type, "default") != 0))
+        return folder_lacks(f, err, "rope_parameters", "another rotation in layers with windows");
+    type = json_string_value(json_object_get(f->rope, "rope_type"));
+    if (!type || strcmp(type, "proportional") != 0)
+        return folder_lacks(f, err, "rope_parameters", "another rotation in layers without windows");
+    folder_put_f32(f, "rope.freq_base_swa", base);
+    return 0;
+}
+
+static int more_gemma4(struct folder *f, struct lutra_error *err)
+{
+    uint64_t d_global, n_global = f->n_kv_head, d_ff, d_per_layer;
+    const char *both = json_string_value(config_get(f, "use_bidirectional_attention"));
+    if (config_true(f, "enable_moe_block")) return folder_lacks(f, err, "enable_moe_block", "experts");
+    if (config_get(f, "per_layer_config")) return folder_lacks(f, err, "per_layer_config", "sizes by layer");
+    if (both && strcmp(both, "all") == 0) return folder_lacks(f, err, "use_bidirectional_attention", "embeddings");
+    TRY(config_count(f, "global_head_dim", &d_global, err));
+    TRY(config_count(f, "intermediate_size", &d_ff, err));
+    TRY(config_count(f, "hidden_size_per_layer_input", &d_per_layer, err));
+    TRY(config_count(f, "num_kv_shared_layers", &f->n_shared_kv, err));
+    if (config_true(f, "attention_k_eq_v") && config_get(f, "num_global_key_value_heads"))
+        TRY(config_count(f, "num_global_key_value_heads", &n_global, err));
+    if (d_global == 0 || d_global > 4096 || d_global % 2)
+        return lutra_fail(err, LUTRA_E_FORMAT, "%s/config.json: 'global_head_dim' is 0, odd or too large", f->label);
+    if (f->n_shared_kv > f->n_layer)
+        return lutra_fail(err, LUTRA_E_FORMAT, "%s/config.json: 'num_kv_shared_layers' is out of range", f->label);
+    folder_put_u32(f, "attention.key_length", d_global);
+    folder_put_u32(f, "attention.value_length", d_global);
+    folder_put_u32(f, "attention.key_length_swa", f->d_head);
+    folder_put_u32(f, "attention.value_length_swa", f->d_head);
+    folder_put_u32(f, "rope.dimension_count", d_global);
+    folder_put_u32(f, "rope.dimension_count_swa", f->d_head);
+    folder_put_u32(f, "embedding_length_per_layer_input", d_per_layer);
+    folder_put_u32(f, "attention.shared_kv_layers", f->n_shared_kv);
+    f->n_rot = d_global;
+    TRY(put_cap(f, "final_logit_softcapping", err));
+    TRY(put_gemma4_window_rope(f, err));
+    return put_gemma4_layers(f, n_global, d_ff, config_true(f, "use_double_wide_mlp"), err);
+}
+
+#define GEMMA4_DEFAULTS                                                                                                \
+    "{\"num_attention_heads\":8,\"num_key_value_heads\":4,\"head_dim\":256,\"global_head_dim\":512,"                   \
+    "\"rms_norm_eps\":1e-6,\"max_position_embeddings\":131072,\"sliding_window\":512,\"tie_word_embeddings\":true,"    \
+    "\"hidden_size_per_layer_input\":256,\"num_kv_shared_layers\":0,\"rope_parameters\":{\"sliding_attention\":{"      \
+    "\"rope_type\":\"default\",\"rope_theta\":1e4},\"full_attention\":{\"rope_type\":\"proportional\","                \
+    "\"partial_rotary_factor\":0.25,\"rope_theta\":1e6}}}"
 
 #define GEMMA3_DEFAULTS                                                                                                \
     "{\"num_attention_heads\":8,\"num_key_value_heads\":4,\"head_dim\":256,\"rms_norm_eps\":1e-6,"                     \
@@ -214,6 +355,21 @@ static const struct family families[] = {
         QWEN35_DEFAULTS, more_qwen35},
     {"Qwen3_5ForCausalLM", "qwen35", FAMILY_NORM_PLUS_1 | FAMILY_RECURRENT, 0, "rms_norm_eps", QWEN35_DEFAULTS,
         more_qwen35},
+    {"Qwen3MoeForCausalLM", "qwen3moe", FAMILY_WINDOW_USED | FAMILY_EXPERTS, 0, "rms_norm_eps", "{}", more_qwen3moe},
+    {"Qwen3_5MoeForConditionalGeneration", "qwen35moe", FAMILY_NORM_PLUS_1 | FAMILY_RECURRENT | FAMILY_EXPERTS, 0,
+        "rms_norm_eps", QWEN35MOE_DEFAULTS, more_qwen35moe},
+    {"Qwen3_5MoeForCausalLM", "qwen35moe", FAMILY_NORM_PLUS_1 | FAMILY_RECURRENT | FAMILY_EXPERTS, 0, "rms_norm_eps",
+        QWEN35MOE_DEFAULTS, more_qwen35moe},
+    {"GptOssForCausalLM", "gpt-oss", FAMILY_EXPERTS | FAMILY_GPT_OSS, 2, "rms_norm_eps",
+        "{\"rms_norm_eps\":1e-5,\"head_dim\":64,\"sliding_window\":128,\"rope_theta\":150000,"
+        "\"num_experts_per_tok\":4}",
+        more_gpt_oss},
+    {"Lfm2MoeForCausalLM", "lfm2moe", FAMILY_CONV | FAMILY_EXPERTS, 0, "norm_eps",
+        "{\"norm_eps\":1e-5,\"rope_theta\":1e6,\"intermediate_size\":7168,\"moe_intermediate_size\":1792,\"conv_L_"
+        "cache\":3,"
+        "\"num_dense_layers\":2,\"num_experts\":32,\"num_experts_per_tok\":4,\"use_expert_bias\":true,"
+        "\"norm_topk_prob\":true,\"tie_word_embeddings\":true}",
+        more_lfm2moe},
     {"Lfm2ForCausalLM", "lfm2", FAMILY_CONV, 0, "norm_eps",
         "{\"norm_eps\":1e-5,\"rope_theta\":1e6,\"intermediate_size\":12288,\"conv_L_cache\":3,\"block_auto_adjust_ff_"
         "dim\":true,"
@@ -228,6 +384,10 @@ static const struct family families[] = {
         GEMMA3_DEFAULTS, more_gemma3},
     {"Gemma3ForConditionalGeneration", "gemma3", FAMILY_NORM_PLUS_1 | FAMILY_GELU | FAMILY_BEHIND, 6, "rms_norm_eps",
         GEMMA3_DEFAULTS, more_gemma3},
+    {"Gemma4ForConditionalGeneration", "gemma4", FAMILY_GELU | FAMILY_BEHIND | FAMILY_GEMMA4, 0, "rms_norm_eps",
+        GEMMA4_DEFAULTS, more_gemma4},
+    {"Gemma4ForCausalLM", "gemma4", FAMILY_GELU | FAMILY_BEHIND | FAMILY_GEMMA4, 0, "rms_norm_eps", GEMMA4_DEFAULTS,
+        more_gemma4},
     {"Olmo2ForCausalLM", "olmo2", FAMILY_BEHIND, 4, "rms_norm_eps", "{}", NULL},
     {"Olmo3ForCausalLM", "olmo2", FAMILY_BEHIND, 4, "rms_norm_eps", "{\"sliding_window\":4096}", NULL},
     {"BitNetForCausalLM", "bitnet-b1.58", FAMILY_RELU2, 0, "rms_norm_eps",

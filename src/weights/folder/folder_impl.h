@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
  * A Hugging Face folder read as the GGUF file that converting it would make: config.c and family.c write its metadata,
- * tokenizer.c and split.c that of its text, tensors.c names and shapes, folder.c puts them together.
+ * tokenizer.c and split.c that of its text, tensors.c names and shapes, experts.c those of experts, folder.c puts them
+ * together.
  *
  * The names of keys and tensors, and what is changed on the way, are llama.cpp's converter's (conversion/ of its
  * source).
@@ -27,6 +28,9 @@ enum family_flags {
     FAMILY_RELU2 = 64,       /* ... or a squared ReLU */
     FAMILY_CONV = 256,       /* LFM2: layers that are short convolutions, and names of its own */
     FAMILY_RECURRENT = 128,  /* layers that do not attend; the norm before the feed-forward is post_attention_norm */
+    FAMILY_EXPERTS = 512,
+    FAMILY_GPT_OSS = 1024, /* names and layouts of its own (experts.c), YaRN without whole pairs */
+    FAMILY_GEMMA4 = 2048, /* sizes of heads by layer, keys and values shared, a table of what layers add of the token */
 };
 
 /* Models that one page of model/arch/ runs, as Hugging Face names them. */
@@ -63,6 +67,8 @@ struct folder {
     struct safetensors list;     /* of all shards, by name */
     struct weights_writer *keys; /* the metadata so far */
     uint64_t n_layer, n_head, n_kv_head, d_head, n_rot;
+    uint64_t d_model, n_expert, d_ff_expert, n_dense_lead; /* n_expert 0: none; n_dense_lead: first layers without */
+    uint64_t n_shared_kv;                                  /* last layers that read the keys and values of others */
     bool tied;
     enum packing packing;
     struct weights_how how; /* as asked for */
@@ -134,6 +140,17 @@ uint64_t folder_row_of(const struct derived *d, uint64_t n);
 
 /* The embeddings, a matrix that is not empty; NULL: none. */
 const struct safetensors_tensor *folder_embeddings(const struct folder *f);
+
+/* Tensors that the model does not read: of pictures and sound, drafting blocks, copies. */
+bool folder_is_left_out(const struct folder *f, const char *name);
+
+/* ---- experts (experts.c) ---- */
+
+/* Whether a tensor holds weights of experts. */
+bool folder_is_expert(const struct folder *f, const char *name);
+
+/* Adds the tensors of all layers' experts to w->file[0]'s, which have room for twice those of the folder. */
+int folder_take_experts(struct folder *f, struct lutra_error *err);
 
 /* Names, shapes and bytes of w->file[0]'s tensors. */
 int folder_take_tensors(struct folder *f, struct lutra_error *err);

@@ -126,6 +126,7 @@ int folder_read_packing(struct folder *f, struct lutra_error *err)
     if (!q) return 0;
     if (has(q, "lutra_zeros") && !is_one_of(text_of(q, "lutra_zeros"), (const char *const[]){"v1", "v2", NULL}))
         return lutra_fail(err, LUTRA_E_FORMAT, "%s/config.json: 'lutra_zeros' is neither \"v1\" nor \"v2\"", f->label);
+    if (says(method, "mxfp4") && f->family->flags & FAMILY_GPT_OSS) return 0; /* its experts: experts.c */
     if (says(method, "bitnet")) return read_bitnet(f, q, err);
     if (says(method, "compressed-tensors")) return read_compressed(f, q, err);
     if (!says(method, "awq") && !is_one_of(method, gptq)) return refuse(f, "method", method, err);

@@ -21,6 +21,9 @@ static const struct renaming outside[] = {
     {"model.embed_tokens.", "token_embd."},
     {"model.norm.", "output_norm."},
     {"model.embedding_norm.", "token_embd_norm."},
+    {"model.embed_tokens_per_layer.", "per_layer_token_embd."},
+    {"model.per_layer_model_projection.", "per_layer_model_proj."},
+    {"model.per_layer_projection_norm.", "per_layer_proj_norm."},
     {"lm_head.", "output."},
 };
 
@@ -58,6 +61,26 @@ static const struct renaming of_lfm2[] = {
     {"feed_forward.w1.", "ffn_gate."},
     {"feed_forward.w2.", "ffn_down."},
     {"feed_forward.w3.", "ffn_up."},
+    {"feed_forward.gate.", "ffn_gate_inp."},
+    {"feed_forward.expert_bias", "exp_probs_b.bias"},
+};
+static const struct renaming of_experts[] = {
+    {"mlp.gate.", "ffn_gate_inp."},
+    {"mlp.shared_expert.gate_proj.", "ffn_gate_shexp."},
+    {"mlp.shared_expert.up_proj.", "ffn_up_shexp."},
+    {"mlp.shared_expert.down_proj.", "ffn_down_shexp."},
+    {"mlp.shared_expert_gate.", "ffn_gate_inp_shexp."},
+};
+static const struct renaming of_gpt_oss[] = {
+    {"self_attn.sinks", "attn_sinks.weight"},
+    {"mlp.router.", "ffn_gate_inp."},
+    {"post_attention_layernorm.", "post_attention_norm."},
+};
+static const struct renaming of_gemma4[] = {
+    {"per_layer_input_gate.", "inp_gate."},
+    {"per_layer_projection.", "proj."},
+    {"post_per_layer_input_norm.", "post_norm."},
+    {"layer_scalar", "layer_output_scale.weight"},
 };
 static const struct renaming recurrent[] = {
     {"linear_attn.in_proj_qkv.", "attn_qkv."},
@@ -96,13 +119,30 @@ static char *rename_by(const struct renaming *list, size_t n, const char *name, 
 
 #define RENAME(list, name, before, out) rename_by(list, sizeof(list) / sizeof *(list), name, before, out)
 
-/* Tensors of what is not text, or of no use. */
-static bool is_left_out(const struct folder *f, const char *name)
+/* Of layers that read the keys and values of others: files may have some that nobody reads. */
+static bool is_unread_kv(const struct folder *f, const char *name)
 {
-    static const char *const of_pictures[] = {"visual.", "model.visual.", "vision_tower.", "model.vision_tower.",
-        "multi_modal_projector.", "model.multi_modal_projector.", "vision_model.", "model.vision_model."};
-    for (size_t i = 0; config_get(f, "vision_config") && i < sizeof of_pictures / sizeof *of_pictures; i++)
-        if (begins(name, of_pictures[i])) return true;
+    static const char *const unread[] = {"self_attn.k_proj.", "self_attn.v_proj.", "self_attn.k_norm."};
+    const char *layers = f->n_shared_kv ? strstr(name, "layers.") : NULL;
+    unsigned layer;
+    int skip = 0;
+    if (!layers || sscanf(layers, "layers.%5u.%n", &layer, &skip) != 1 || layer < f->n_layer - f->n_shared_kv)
+        return false;
+    for (size_t i = 0; i < sizeof unread / sizeof *unread; i++)
+        if (skip && begins(layers + skip, unread[i])) return true;
+    return false;
+}
+
+bool folder_is_left_out(const struct folder *f, const char *name)
+{
+    static const char *const of_senses[] = {"visual.", "model.visual.", "vision_tower.", "model.vision_tower.",
+        "multi_modal_projector.", "model.multi_modal_projector.", "vision_model.", "model.vision_model.",
+        "audio_tower.", "model.audio_tower.", "embed_vision.", "model.embed_vision.", "embed_audio.",
+        "model.embed_audio."};
+    bool senses = config_get(f, "vision_config") || config_get(f, "audio_config");
+    for (size_t i = 0; senses && i < sizeof of_senses / sizeof *of_senses; i++)
+        if (begins(name, of_senses[i])) return true;
+    if (is_unread_kv(f, name)) return true;
     if (f->family->flags & FAMILY_RECURRENT && begins(name, "mtp.")) return true; /* drafts */
     return strstr(name, ".rotary_emb.inv_freq") || (f->tied && strstr(name, "lm_head."));
 }
@@ -125,6 +165,9 @@ static const char *gguf_name(const struct folder *f, const char *name, char out[
         if (RENAME(inside, name + skip, before, out)) return out;
         if (f->family->flags & FAMILY_CONV && RENAME(of_lfm2, name + skip, before, out)) return out;
         if (f->family->flags & FAMILY_RECURRENT && RENAME(recurrent, name + skip, before, out)) return out;
+        if (f->family->flags & FAMILY_EXPERTS && RENAME(of_experts, name + skip, before, out)) return out;
+        if (f->family->flags & FAMILY_GPT_OSS && RENAME(of_gpt_oss, name + skip, before, out)) return out;
+        if (f->family->flags & FAMILY_GEMMA4 && RENAME(of_gemma4, name + skip, before, out)) return out;
         if (f->family->flags & FAMILY_BEHIND ? RENAME(norms_behind, name + skip, before, out)
                                              : RENAME(norms_before, name + skip, before, out))
             return out;
@@ -308,10 +351,22 @@ static int add_list(struct folder *f, const char *key, const char *name, struct 
     return 0;
 }
 
+/* Gemma 4: pairs of the first part of a head turn as they do in a whole one, the others do not. */
+static int add_proportional(struct folder *f, struct lutra_error *err)
+{
+    double part = 1;
+    TRY(config_number(f, f->rope, "partial_rotary_factor", &part, err));
+    float *x = add_factors(f, "rope_freqs.weight", err);
+    if (!x) return LUTRA_E_NO_MEMORY;
+    for (uint64_t i = 0; i < f->n_rot / 2; i++) x[i] = (double)i < floor(part * (double)(f->n_rot / 2)) ? 1 : 1e30f;
+    return 0;
+}
+
 static int add_rotation(struct folder *f, struct lutra_error *err)
 {
     const char *type = json_string_value(json_object_get(f->rope, "rope_type"));
     if (!type) type = json_string_value(json_object_get(f->rope, "type"));
+    if (f->family->flags & FAMILY_GEMMA4) return add_proportional(f, err);
     if (type && strcmp(type, "llama3") == 0) return add_llama3(f, err);
     if (strcmp(f->family->arch, "phi3") != 0 || !json_object_get(f->rope, "long_factor")) return 0;
     TRY(add_list(f, "long_factor", "rope_factors_long.weight", err));
@@ -353,15 +408,16 @@ int folder_take_tensors(struct folder *f, struct lutra_error *err)
     struct model_file *header = &f->w->file[0];
     char name[GGUF_MAX_NAME + 1], plain[GGUF_MAX_NAME + 1];
     free(header->tensor);
-    header->tensor = calloc(f->list.n + OF_ROTATION, sizeof *header->tensor);
-    f->w->derived = calloc(f->list.n + OF_ROTATION, sizeof *f->w->derived);
+    size_t n = 2 * f->list.n + OF_ROTATION; /* one tensor of experts becomes two at most */
+    header->tensor = calloc(n, sizeof *header->tensor);
+    f->w->derived = calloc(n, sizeof *f->w->derived);
     if (!header->tensor || !f->w->derived)
         return lutra_fail(err, LUTRA_E_NO_MEMORY, "%s: no memory for tensors", f->label);
     if (f->list.n) TRY(add_rotation(f, err));
     for (size_t i = 0; i < f->list.n; i++) {
         struct safetensors_tensor *from = &f->list.tensor[i];
         struct tensor *t = &header->tensor[header->n_tensor];
-        if (is_left_out(f, from->name)) continue;
+        if (folder_is_left_out(f, from->name) || folder_is_expert(f, from->name)) continue;
         bool is_codes, is_packed = folder_is_packed(f, from, &is_codes);
         if (is_packed && !is_codes) continue; /* read with its codes */
         gguf_name(f, is_codes ? folder_packed_name(f, from->name, plain) : from->name, name);
@@ -371,5 +427,6 @@ int folder_take_tensors(struct folder *f, struct lutra_error *err)
         from->as = t;
         TRY(is_codes ? take_packed(f, from, t, err) : take_tensor(f, from, t, err));
     }
+    TRY(folder_take_experts(f, err));
     return f->list.n && !f->tied ? check_head(f, err) : 0;
 }
