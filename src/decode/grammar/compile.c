@@ -165,8 +165,46 @@ static int as_rule(struct emitter *em, struct expr *x)
     return 0;
 }
 
+/* Whether the empty text may match, as far as one can tell. */
+static bool may_be_empty(const struct builder *b, int32_t e, int depth)
+{
+    struct expr x = expr_at(b, e);
+    if (depth > 64) return true;
+    switch (x.kind) {
+    case EXPR_BYTES:
+    case EXPR_CLASS:
+    case EXPR_NEVER: return false;
+    case EXPR_EMPTY: return true;
+    case EXPR_SEQ: return may_be_empty(b, x.a, depth + 1) && may_be_empty(b, x.b, depth + 1);
+    case EXPR_ALT: return may_be_empty(b, x.a, depth + 1) || may_be_empty(b, x.b, depth + 1);
+    case EXPR_REPEAT: return x.min == 0 || may_be_empty(b, x.a, depth + 1);
+    case EXPR_UNTIL: return x.min;
+    case EXPR_RULE: {
+        int32_t of = ((const struct rule *)b->rule.p)[x.a].expr;
+        return of < 0 || may_be_empty(b, of, depth + 16);
+    }
+    }
+    return true;
+}
+
+/* Repetitions with many places to be in count, so that what may follow is worked out once for nearly all of them. */
+static int emit_counted(struct emitter *em, struct expr x, int32_t from, int32_t to)
+{
+    int32_t rule = build_new_rule(em->b), at = em->n_node++;
+    TRY(build_define(em->b, rule, x.a));
+    rule_at(em->b, rule)->start = em->n_node++;
+    rule_at(em->b, rule)->end = em->n_node++;
+    if (x.min == 0) TRY(put(em, from, (struct edge){.to = to}));
+    TRY(put(em, from, (struct edge){.to = at}));
+    return put(
+        em, at, (struct edge){.to = to, .kind = EDGE_COUNT, .rule = rule, .min = x.min > 0 ? x.min : 1, .max = x.max});
+}
+
 static int emit_repeat(struct emitter *em, struct expr x, int32_t from, int32_t to)
 {
+    enum { COUNTED_FROM = 8 };
+    if ((x.min >= COUNTED_FROM || x.max >= COUNTED_FROM) && x.max != 0 && !may_be_empty(em->b, x.a, 0))
+        return emit_counted(em, x, from, to);
     TRY(as_rule(em, &x));
     for (int32_t i = 0; i < x.min; i++) {
         bool last = i + 1 == x.min && x.max == x.min;
@@ -294,7 +332,7 @@ static int find_reaching(const struct grammar *g, const struct builder *b, bool 
             from[e] = (int32_t)v;
             next[2 * e] = head[g->edge[e].to];
             head[g->edge[e].to] = 2 * e;
-            if (g->edge[e].kind != EDGE_CALL) continue;
+            if (g->edge[e].kind < EDGE_CALL) continue;
             next[2 * e + 1] = head[n_node + (size_t)g->edge[e].rule];
             head[n_node + (size_t)g->edge[e].rule] = 2 * e + 1;
         }
@@ -308,7 +346,7 @@ static int find_reaching(const struct grammar *g, const struct builder *b, bool 
                 const struct edge *e = &g->edge[i / 2];
                 if (reaches[from[i / 2]] || !reaches[e->to]) continue;
                 if (e->kind == EDGE_BYTE && !over_bytes) continue;
-                if (e->kind == EDGE_CALL && !reaches[rule_at(b, e->rule)->start]) continue;
+                if (e->kind >= EDGE_CALL && !reaches[rule_at(b, e->rule)->start]) continue;
                 reaches[from[i / 2]] = true;
                 todo[n_todo++] = from[i / 2];
             }
@@ -330,7 +368,7 @@ static void prune(struct grammar *g, const struct builder *b, const bool *reache
     for (int32_t v = 0; v < g->n_node; v++) {
         for (int32_t end = g->first[v + 1]; e < end; e++) {
             const struct edge *x = &g->edge[e];
-            if (!reaches[x->to] || (x->kind == EDGE_CALL && !reaches[rule_at(b, x->rule)->start])) continue;
+            if (!reaches[x->to] || (x->kind >= EDGE_CALL && !reaches[rule_at(b, x->rule)->start])) continue;
             g->edge[n++] = *x;
         }
         g->first[v + 1] = n;
@@ -362,15 +400,15 @@ static int32_t find_left_recursion(const struct grammar *g, const struct builder
                 continue;
             }
             const struct edge *e = &g->edge[w->edge];
-            if (e->kind == EDGE_CALL && rule_mark[e->rule] == 1) return e->rule;
-            if (e->kind == EDGE_CALL && !rule_mark[e->rule]) { /* this edge is looked at again behind it */
+            if (e->kind >= EDGE_CALL && rule_mark[e->rule] == 1) return e->rule;
+            if (e->kind >= EDGE_CALL && !rule_mark[e->rule]) { /* this edge is looked at again behind it */
                 rule_mark[e->rule] = 1;
                 mark[rule_start[e->rule]] = 1;
                 stack[n++] = (struct walk){rule_start[e->rule], g->first[rule_start[e->rule]], e->rule};
                 continue;
             }
             w->edge++;
-            if (e->kind == EDGE_BYTE || (e->kind == EDGE_CALL && !empty[rule_start[e->rule]]) || mark[e->to]) continue;
+            if (e->kind == EDGE_BYTE || (e->kind >= EDGE_CALL && !empty[rule_start[e->rule]]) || mark[e->to]) continue;
             mark[e->to] = 1;
             stack[n++] = (struct walk){e->to, g->first[e->to], -1};
         }
@@ -437,7 +475,7 @@ static int finish(struct grammar *g, struct emitter *em, int32_t root)
     if (find_reaching(g, b, false, reaches) < 0) goto out;
     rc = refuse_left_recursion(g, b, reaches);
     for (int32_t e = 0; e < g->n_edge; e++)
-        if (g->edge[e].kind == EDGE_CALL) g->edge[e].rule = rule_at(b, g->edge[e].rule)->start;
+        if (g->edge[e].kind >= EDGE_CALL) g->edge[e].rule = rule_at(b, g->edge[e].rule)->start;
     find_classes(g);
 out:
     free(reaches);

@@ -82,11 +82,17 @@ int32_t build_rule(struct builder *b, int32_t rule); /* a call */
 int32_t build_new_rule(struct builder *b);           /* its number; set with build_define */
 int build_define(struct builder *b, int32_t rule, int32_t expr);
 
-enum edge_kind { EDGE_EPS, EDGE_BYTE, EDGE_CALL };
+enum edge_kind {
+    EDGE_EPS,
+    EDGE_BYTE,
+    EDGE_CALL,
+    EDGE_COUNT, /* the only one of its node: a call that is made min to max times, one behind the other */
+};
 struct edge {
     int32_t to;
     uint8_t kind, lo, hi; /* EDGE_BYTE: lo..hi */
-    int32_t rule;         /* EDGE_CALL: its number; then the callee's start node */
+    int32_t rule;         /* EDGE_CALL, EDGE_COUNT: its number; then the callee's start node */
+    int32_t min, max;     /* EDGE_COUNT: min >= 1; max -1: no limit */
 };
 struct grammar {
     int32_t n_node, n_edge;

@@ -100,18 +100,26 @@ static int too_many_ways(struct lutra_error *err)
 
 static int unite(struct grammar_machine *m, int32_t a, int32_t b, int32_t *out, struct lutra_error *err);
 
+/* By node, then by count. */
+static int order(const struct pair *p, const struct pair *q)
+{
+    int by = (p->node > q->node) - (p->node < q->node);
+    return by ? by : (p->count > q->count) - (p->count < q->count);
+}
+
 /* The pairs of both; pair: room for all. */
 static int merge(
     struct grammar_machine *m, int32_t a, int32_t b, struct pair *pair, int32_t *n, struct lutra_error *err)
 {
     struct frame x = *frames(m, a), y = *frames(m, b);
     for (int32_t i = 0, j = 0; i < x.n || j < y.n;) {
-        struct pair p = i < x.n ? *pairs(m, x.first + i) : (struct pair){INT32_MAX, 0};
-        struct pair q = j < y.n ? *pairs(m, y.first + j) : (struct pair){INT32_MAX, 0};
-        i += p.node <= q.node;
-        j += q.node <= p.node;
-        if (p.node == q.node && p.frame != q.frame) TRY(unite(m, p.frame, q.frame, &p.frame, err));
-        pair[(*n)++] = p.node <= q.node ? p : q;
+        struct pair p = i < x.n ? *pairs(m, x.first + i) : (struct pair){INT32_MAX, 0, 0};
+        struct pair q = j < y.n ? *pairs(m, y.first + j) : (struct pair){INT32_MAX, 0, 0};
+        int by = order(&p, &q);
+        i += by <= 0;
+        j += by >= 0;
+        if (by == 0 && p.frame != q.frame) TRY(unite(m, p.frame, q.frame, &p.frame, err));
+        pair[(*n)++] = by <= 0 ? p : q;
     }
     return 0;
 }
@@ -173,7 +181,7 @@ static int state_of(struct grammar_machine *m, const struct pair *pair, int32_t 
     TRY(vec_reserve(&m->state, 1, sizeof(struct state), err));
     if (n) memcpy(pairs(m, m->pair.n), pair, (size_t)n * sizeof *pair);
     *machine_state(m, m->state.n) =
-        (struct state){.first = m->pair.n, .n = n, .core = -1, .may_end = may_end, .escaped = escaped};
+        (struct state){.first = m->pair.n, .n = n, .core = -1, .far = -1, .may_end = may_end, .escaped = escaped};
     m->pair.n += n;
     *out = m->state.n++;
     if (2 * m->state.n > m->states.n_slot) {
@@ -207,6 +215,30 @@ static int add(struct grammar_machine *m, int32_t node, int32_t frame, struct lu
     return 0;
 }
 
+static const struct edge *counted(const struct grammar_machine *m, int32_t node)
+{
+    return &m->g->edge[m->g->first[node]];
+}
+
+/* A call of a counted call begins. */
+static int call_again(struct grammar_machine *m, struct pair p, struct lutra_error *err)
+{
+    int32_t called;
+    TRY(frame_of(m, &p, 1, &called, err));
+    return add(m, counted(m, p.node)->rule, called, err);
+}
+
+/* ... has ended: another one, or what follows them. */
+static int count_on(struct grammar_machine *m, struct pair p, struct lutra_error *err)
+{
+    const struct edge *e = counted(m, p.node);
+    bool far = p.count < 0, enough = far ? p.count == COUNT_ABOVE : p.count >= e->min;
+    if (enough) TRY(add(m, e->to, p.frame, err));
+    if (!far && e->max >= 0 && p.count >= e->max) return 0;
+    p.count += !far && !(enough && e->max < 0);
+    return call_again(m, p, err);
+}
+
 /* A rule is over: its callers go on. */
 static int leave(struct grammar_machine *m, int32_t frame, struct lutra_error *err)
 {
@@ -216,6 +248,8 @@ static int leave(struct grammar_machine *m, int32_t frame, struct lutra_error *e
             m->may_end = true;
         else if (p.node == RETURN_UNKNOWN)
             m->escaped = true;
+        else if (p.count)
+            TRY(count_on(m, p, err));
         else
             TRY(add(m, p.node, p.frame, err));
     }
@@ -230,11 +264,12 @@ static int expand(struct grammar_machine *m, int32_t node, struct lutra_error *e
     for (int32_t i = g->first[node]; i < g->first[node + 1]; i++) {
         const struct edge *e = &g->edge[i];
         if (e->kind == EDGE_EPS) TRY(add(m, e->to, frame, err));
+        if (e->kind == EDGE_COUNT) TRY(call_again(m, (struct pair){node, frame, 1}, err));
         if (e->kind != EDGE_CALL) continue;
         int32_t called = frame;
         /* A call that ends its own rule leaves nothing to return to. */
         bool tail = g->is_end[e->to] && g->first[e->to] == g->first[e->to + 1];
-        if (!tail) TRY(frame_of(m, &(struct pair){e->to, frame}, 1, &called, err));
+        if (!tail) TRY(frame_of(m, &(struct pair){e->to, frame, 0}, 1, &called, err));
         TRY(add(m, e->rule, called, err));
     }
     return 0;
@@ -242,8 +277,7 @@ static int expand(struct grammar_machine *m, int32_t node, struct lutra_error *e
 
 static int by_node(const void *x, const void *y)
 {
-    const struct pair *p = x, *q = y;
-    return (p->node > q->node) - (p->node < q->node);
+    return order(x, y);
 }
 
 /* The state of all that the set of nodes leads to without a byte; empties the set. */
@@ -262,7 +296,7 @@ static int close_set(struct grammar_machine *m, int32_t *out, struct lutra_error
         int32_t node = m->member[i];
         bool reads = false;
         for (int32_t e = g->first[node]; e < g->first[node + 1]; e++) reads = reads || g->edge[e].kind == EDGE_BYTE;
-        if (reads) m->sorted[n++] = (struct pair){node, m->frame_of[node]};
+        if (reads) m->sorted[n++] = (struct pair){node, m->frame_of[node], 0};
         m->frame_of[node] = -1;
         m->waits[node] = false;
     }
@@ -308,15 +342,50 @@ bool machine_is_free(const struct grammar_machine *m, int32_t state)
     return is_free;
 }
 
-int machine_core(struct grammar_machine *m, int32_t state, int32_t *core, struct lutra_error *err)
+/* Bytes that a text may go on with before it matters which call of a counted call it is in: each call reads at least
+ * one. */
+static int32_t distance(const struct grammar_machine *m, struct pair p)
+{
+    const struct edge *e = counted(m, p.node);
+    if (p.count < e->min) return e->min - p.count;
+    return e->max < 0 ? INT32_MAX : e->max - p.count;
+}
+
+/* The state of the same nodes above what stays of their stacks. */
+static int abstract(
+    struct grammar_machine *m, int32_t state, bool far, int32_t *reach, int32_t *out, struct lutra_error *err)
 {
     struct state s = *machine_state(m, state);
-    if (s.core < 0) {
-        for (int32_t i = 0; i < s.n; i++) m->sorted[i] = (struct pair){pairs(m, s.first + i)->node, FRAME_UNKNOWN};
-        TRY(state_of(m, m->sorted, s.n, false, false, &s.core, err));
-        machine_state(m, state)->core = s.core;
+    *reach = INT32_MAX;
+    for (int32_t i = 0; i < s.n; i++) {
+        struct pair own = *pairs(m, s.first + i);
+        struct frame f = *frames(m, own.frame);
+        struct pair p = *pairs(m, f.first);
+        own.frame = FRAME_UNKNOWN;
+        if (f.n == 1 && p.count) {
+            int32_t d = p.count < 0 ? INT32_MAX : distance(m, p);
+            if (p.count > 0 && (far || d >= m->v->max_depth))
+                p.count = p.count < counted(m, p.node)->min ? COUNT_BELOW : COUNT_ABOVE;
+            else if (d < *reach)
+                *reach = d;
+            p.frame = FRAME_UNKNOWN;
+            TRY(frame_of(m, &p, 1, &own.frame, err));
+        }
+        m->sorted[i] = own;
     }
-    *core = s.core;
+    return state_of(m, m->sorted, s.n, false, false, out, err);
+}
+
+int machine_core(struct grammar_machine *m, int32_t state, int32_t *core, struct lutra_error *err)
+{
+    *core = machine_state(m, state)->core;
+    if (*core >= 0) return 0;
+    int32_t reach, far = -1, ignored;
+    TRY(abstract(m, state, false, &reach, core, err));
+    if (reach < INT32_MAX) TRY(abstract(m, *core, true, &ignored, &far, err));
+    machine_state(m, *core)->reach = reach;
+    machine_state(m, *core)->far = far;
+    machine_state(m, state)->core = *core;
     return 0;
 }
 
@@ -338,8 +407,8 @@ static int fill(struct grammar_machine *m, struct lutra_error *err)
     if (!m->frame_of || !m->waits || !m->member || !m->todo || !m->sorted || !m->at || !m->open) return no_memory(err);
     for (size_t i = 0; i < n_node; i++) m->frame_of[i] = -1;
     int32_t frame;
-    TRY(frame_of(m, &(struct pair){RETURN_TEXT, 0}, 1, &frame, err));
-    TRY(frame_of(m, &(struct pair){RETURN_UNKNOWN, 0}, 1, &frame, err));
+    TRY(frame_of(m, &(struct pair){RETURN_TEXT, 0, 0}, 1, &frame, err));
+    TRY(frame_of(m, &(struct pair){RETURN_UNKNOWN, 0, 0}, 1, &frame, err));
     TRY(add(m, m->g->start, FRAME_TEXT, err));
     return close_set(m, &m->start, err);
 }

@@ -3,7 +3,8 @@
  * A machine's memory: stacks, states, transitions, masks.
  *
  * A *frame* is a set of stacks: entries (node to return to, frame below), at most one per node, because two stacks that
- * return to the same node are merged and their frames below united.  A *state* is a set of (node, frame), at most one
+ * return to the same node are merged and their frames below united.  Where the node is a counted call (EDGE_COUNT), the
+ * entry has the number of the call it is in, and there is one for each number.  A *state* is a set of (node, frame), at most one
  * per node, all of which read a byte next.  Both are found again by their content, so equal ones have equal numbers.
  */
 #ifndef LUTRA_DECODE_GRAMMAR_MACHINE_IMPL_H
@@ -19,10 +20,13 @@ enum {
     FRAME_UNKNOWN = 1,   /* any stack: for masks that serve all states with the same nodes */
     RETURN_TEXT = -1,
     RETURN_UNKNOWN = -2,
+    /* In place of a number, where no token is long enough for the difference: */
+    COUNT_BELOW = -1, /* far below min */
+    COUNT_ABOVE = -2, /* at least min, far below max */
 };
 
 struct pair { /* of a frame: a node to return to, and the frame below; of a state: a node and its frame */
-    int32_t node, frame;
+    int32_t node, frame, count; /* count: of calls at a counted call, this one included; else 0 */
 };
 struct frame {
     int32_t first, n, depth; /* pairs */
@@ -35,6 +39,8 @@ struct mask {
 struct state {
     int32_t first, n;  /* pairs */
     int32_t core;      /* the state of the same nodes above FRAME_UNKNOWN; -1: not looked for */
+    int32_t reach;     /* of a core: tokens of at most so many bytes are allowed as in state `far` */
+    int32_t far;       /* ... with COUNT_BELOW and COUNT_ABOVE for numbers; -1: it has no numbers */
     bool may_end;      /* the text may end here */
     bool escaped;      /* one of its derivations has come to the end of FRAME_UNKNOWN */
     int32_t *next;     /* [n_class] by class of byte; -2: not looked for; NULL: none is */
@@ -78,7 +84,7 @@ int machine_step(struct grammar_machine *m, int32_t state, uint8_t byte, int32_t
 /* Whether the text may go on with anything, tokens without text included. */
 bool machine_is_free(const struct grammar_machine *m, int32_t state);
 
-/* The state of the same nodes above FRAME_UNKNOWN. */
+/* The state of the same nodes above FRAME_UNKNOWN; counts of the innermost counted call stay, as far as they matter. */
 int machine_core(struct grammar_machine *m, int32_t state, int32_t *core, struct lutra_error *err);
 
 #endif

@@ -20,6 +20,13 @@ static void allow(const struct grammar_vocab *v, int32_t node, uint64_t *bits)
         bits[v->sorted[i] / 64] |= UINT64_C(1) << v->sorted[i] % 64;
 }
 
+static int note_subtree(struct grammar_machine *m, int32_t x, struct lutra_error *err)
+{
+    TRY(vec_reserve(&m->subtree, 1, sizeof x, err));
+    ((int32_t *)m->subtree.p)[m->subtree.n++] = x;
+    return 0;
+}
+
 /* Sets the bits of the tokens of nodes from..to - 1 that are allowed behind m->at[depth of from - 1].  Of a core
  * (`core`) it lists subtrees that depend on what stands below. */
 static int walk(struct grammar_machine *m, int32_t from, int32_t to, bool core, uint64_t *bits, struct lutra_error *err)
@@ -31,10 +38,7 @@ static int walk(struct grammar_machine *m, int32_t from, int32_t to, bool core, 
         m->counts.nodes++;
         bool open = core && (m->open[d - 1] || machine_state(m, before)->escaped);
         if (next < 0) {
-            if (open) {
-                TRY(vec_reserve(&m->subtree, 1, sizeof x, err));
-                ((int32_t *)m->subtree.p)[m->subtree.n++] = x;
-            }
+            if (open) TRY(note_subtree(m, x, err));
             x = v->skip[x];
             continue;
         }
@@ -63,28 +67,60 @@ static int new_mask(struct grammar_machine *m, int32_t n_subtree, struct mask **
     return lutra_fail(err, LUTRA_E_NO_MEMORY, "grammar: out of memory");
 }
 
+/* Takes what a mask says of nodes down to depth `reach`, and works out the others. */
+static int walk_beyond(
+    struct grammar_machine *m, const struct mask *far, int32_t reach, uint64_t *bits, struct lutra_error *err)
+{
+    const struct grammar_vocab *v = m->v;
+    int32_t known = 0, next = 0; /* m->at[0 .. known] are those of `path` */
+    const char *path = NULL;
+    memcpy(bits, far->bits, (size_t)m->n_word * sizeof *bits);
+    for (int32_t x = 0; x < v->n_node; x++) {
+        for (; next < far->n_subtree && far->subtree[next] <= x; next++)
+            if (v->depth[far->subtree[next]] <= reach) TRY(note_subtree(m, far->subtree[next], err));
+        if (v->depth[x] <= reach) continue;
+        for (int32_t i = v->tokens[x]; i < v->tokens[v->skip[x]]; i++)
+            bits[v->sorted[i] / 64] &= ~(UINT64_C(1) << v->sorted[i] % 64);
+        int32_t above = v->depth[x] - 1, d = 0;
+        const char *bytes = v->pool + v->at[v->tokens[x]];
+        while (d < above && d < known && path[d] == bytes[d]) d++;
+        for (; d < above && m->at[d] >= 0; d++) {
+            m->open[d + 1] = m->open[d] || machine_state(m, m->at[d])->escaped;
+            TRY(machine_step(m, m->at[d], (uint8_t)bytes[d], &m->at[d + 1], err));
+        }
+        known = d;
+        path = bytes;
+        if (d == above && m->at[d] >= 0) TRY(walk(m, x, v->skip[x], true, bits, err));
+        x = v->skip[x] - 1;
+    }
+    return 0;
+}
+
 static int core_mask(struct grammar_machine *m, int32_t core, const struct mask **out, struct lutra_error *err)
 {
-    struct mask *mask = machine_state(m, core)->mask;
-    if (!mask) {
-        uint64_t *bits = calloc((size_t)m->n_word + 1, sizeof *bits);
-        m->counts.cores++;
-        m->subtree.n = 0;
-        m->at[0] = core;
-        m->open[0] = false;
-        int rc = bits ? walk(m, 0, m->v->n_node, true, bits, err)
-                      : lutra_fail(err, LUTRA_E_NO_MEMORY, "grammar: out of memory");
-        if (rc >= 0) rc = new_mask(m, m->subtree.n, &mask, err);
-        if (rc >= 0) {
-            free(mask->bits);
-            mask->bits = bits;
-            if (m->subtree.n) memcpy(mask->subtree, m->subtree.p, (size_t)m->subtree.n * sizeof(int32_t));
-            machine_state(m, core)->mask = mask;
-        } else {
-            free(bits);
-            return rc;
-        }
+    *out = machine_state(m, core)->mask;
+    if (*out) return 0;
+    struct state s = *machine_state(m, core);
+    const struct mask *far = NULL;
+    if (s.far >= 0 && s.reach > 0) TRY(core_mask(m, s.far, &far, err));
+    uint64_t *bits = calloc((size_t)m->n_word + 1, sizeof *bits);
+    struct mask *mask = NULL;
+    m->counts.cores += !far;
+    m->subtree.n = 0;
+    m->at[0] = core;
+    m->open[0] = false;
+    int rc = !bits ? lutra_fail(err, LUTRA_E_NO_MEMORY, "grammar: out of memory")
+             : far ? walk_beyond(m, far, s.reach, bits, err)
+                   : walk(m, 0, m->v->n_node, true, bits, err);
+    if (rc >= 0) rc = new_mask(m, m->subtree.n, &mask, err);
+    if (rc < 0) {
+        free(bits);
+        return rc;
     }
+    free(mask->bits);
+    mask->bits = bits;
+    if (m->subtree.n) memcpy(mask->subtree, m->subtree.p, (size_t)m->subtree.n * sizeof(int32_t));
+    machine_state(m, core)->mask = mask;
     *out = mask;
     return 0;
 }

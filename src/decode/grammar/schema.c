@@ -119,7 +119,7 @@ static int read_count(
 static int check_counts(
     struct schema_compiler *c, const char *key, int32_t min, int32_t max, const struct schema_path *path)
 {
-    enum { COUNT = 65535 };
+    enum { COUNT = 1 << 30 };
     if (min > COUNT || (max != -1 && max > COUNT))
         return schema_fail(c, path, key, LUTRA_E_UNSUPPORTED, "more than %d are not built", COUNT);
     return 0;
@@ -550,6 +550,26 @@ static int32_t array(struct schema_compiler *c, json_t *schema, const struct sch
 
 /* ---- values ---- */
 
+/* One rule for all strings with the same keywords: then they share their masks, too. */
+static int32_t shared_string(struct schema_compiler *c, json_t *schema, const struct schema_path *path)
+{
+    for (int32_t i = 0; i < c->texts.n; i++) {
+        const struct known *known = (const struct known *)c->texts.p + i;
+        bool same = true;
+        for (size_t k = 0; k < sizeof keywords / sizeof *keywords && same; k++) {
+            json_t *a = json_object_get(schema, keywords[k].name),
+                   *b = json_object_get(known->schema, keywords[k].name);
+            same = keywords[k].use != OF_STRING || a == b || (a && b && json_equal(a, b));
+        }
+        if (same) return build_rule(&c->b, known->rule);
+    }
+    int32_t e = schema_string(c, schema, path), rule = build_new_rule(&c->b);
+    TRY(build_define(&c->b, rule, e));
+    TRY(vec_reserve(&c->texts, 1, sizeof(struct known), c->b.err));
+    ((struct known *)c->texts.p)[c->texts.n++] = (struct known){schema, rule};
+    return build_rule(&c->b, rule);
+}
+
 static int32_t any_value(struct schema_compiler *c)
 {
     if (c->any < 0) {
@@ -582,7 +602,7 @@ static int32_t of_types(struct schema_compiler *c, json_t *schema, const struct 
     if (types & SCHEMA_NULL) e = build_alt(b, e, build_text(b, "null"));
     if (types & SCHEMA_BOOLEAN) e = build_alt(b, e, build_alt(b, build_text(b, "true"), build_text(b, "false")));
     if (types & SCHEMA_NUMBER) e = build_alt(b, e, number(c, schema, types, path));
-    if (types & SCHEMA_STRING) e = build_alt(b, e, schema_string(c, schema, path));
+    if (types & SCHEMA_STRING) e = build_alt(b, e, shared_string(c, schema, path));
     if (!(types & (SCHEMA_ARRAY | SCHEMA_OBJECT))) return e;
     if (types & SCHEMA_ARRAY) e = build_alt(b, e, array(c, schema, path));
     if (types & SCHEMA_OBJECT) e = build_alt(b, e, object(c, schema, path));
@@ -710,6 +730,7 @@ void schema_end(struct schema_compiler *c)
     for (int32_t i = 0; i < c->made.n; i++) json_decref(((json_t **)c->made.p)[i]);
     free(c->made.p);
     free(c->known.p);
+    free(c->texts.p);
     build_fini(&c->b);
 }
 

@@ -35,6 +35,7 @@ struct schema_compiler {
     char note[256];    /* ... and is told here, the first one */
     struct vec made;   /* json_t *: merged schemas, owned */
     struct vec known;  /* struct known: schemas that rules stand for */
+    struct vec texts;  /* struct known: strings, which their keywords tell apart */
     int32_t any;       /* the rule for any value; -1: not made yet */
     int depth;
 };

@@ -59,7 +59,7 @@ static int32_t schema(struct schema_compiler *c, json_t *x)
     c->b.chars = styles[i].chars;
     c->b.dense = c->style == STYLE_GEMMA;
     c->any = -1;
-    c->known.n = 0;
+    c->known.n = c->texts.n = 0;
     if (!c->root) return wrong(c, "no json_schema");
     return (c->style == STYLE_XML ? schema_xml : schema_value)(c, c->root, &top);
 }

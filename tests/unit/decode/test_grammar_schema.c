@@ -5,6 +5,7 @@
  */
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -138,7 +139,7 @@ static void refused_by_path(void **state)
         {"{\"type\":\"text\"}", "#/type:", LUTRA_E_FORMAT},
         {"{\"type\":7}", "#/type:", LUTRA_E_FORMAT},
         {"{\"minItems\":-1}", "#/minItems:", LUTRA_E_FORMAT},
-        {"{\"type\":\"string\",\"maxLength\":99999999}", "#/maxLength:", LUTRA_E_UNSUPPORTED},
+        {"{\"type\":\"string\",\"maxLength\":9999999999}", "#/maxLength:", LUTRA_E_UNSUPPORTED},
         {"{\"minimum\":\"1\"}", "#/minimum:", LUTRA_E_FORMAT},
         {"{\"properties\":[]}", "#/properties:", LUTRA_E_FORMAT},
         {"{\"properties\":{\"a\":3}}", "#/properties/a:", LUTRA_E_FORMAT},
@@ -209,12 +210,65 @@ static void walks_are_shared(void **state)
     grammar_close(&g);
 }
 
+/* Whether a token may stand behind n characters of a string of 20 to 90. */
+static bool may_stand(const char *p, size_t n_bytes, int n)
+{
+    for (size_t i = 0; i < n_bytes; i++) {
+        unsigned char c = (unsigned char)p[i];
+        if (c == '"') return n >= 20 && i + 1 == n_bytes;
+        if (c < 0x20 || c > 0x7f || ++n > 90) return false;
+        if (c == '\\' && i + 1 < n_bytes) return false;
+    }
+    return true;
+}
+
+/* Positions in a long text share one walk of the vocabulary, and their masks are right up to its last character. */
+static void counts_share_walks(void **state)
+{
+    (void)state;
+    enum { VOCAB = 20000 };
+    static struct grammar_token token[VOCAB];
+    static char bytes[VOCAB][24];
+    for (int t = 0; t < VOCAB; t++) {
+        int n = sprintf(bytes[t], t % 7 ? "%x" : "%x\"", t);
+        if (t % 11 == 0) n += sprintf(bytes[t] + n, "%.*s", t % 13, "xxxxxxxxxxxxx");
+        token[t] = (struct grammar_token){bytes[t], (size_t)n, false};
+    }
+    for (int t = 0; t < 128; t++) token[t] = (struct grammar_token){memset(bytes[t], t, 1), 1, false};
+    struct grammar *g;
+    struct grammar_vocab *v;
+    struct grammar_machine *m;
+    static const char schema[] = "{\"type\":\"string\",\"minLength\":20,\"maxLength\":90}";
+    assert_int_equal(grammar_open_schema(&g, schema, strlen(schema), NULL), 0);
+    assert_int_equal(grammar_vocab_open(&v, token, VOCAB, NULL), 0);
+    assert_int_equal(grammar_machine_open(&m, g, v, NULL), 0);
+    static uint64_t mask[VOCAB / 64 + 1];
+    int32_t s;
+    assert_int_equal(grammar_read(m, grammar_start(m), "\"", 1, &s, NULL), 0);
+    for (int n = 0; n <= 90; n++) {
+        assert_true(s >= 0);
+        assert_int_equal(grammar_mask(m, s, mask, NULL), 0);
+        for (int t = 0; t < VOCAB; t++)
+            if ((mask[t / 64] >> t % 64 & 1) != may_stand(token[t].p, token[t].n, n))
+                fail_msg("%d characters, token %d, %.*s", n, t, (int)token[t].n, token[t].p);
+        assert_int_equal(grammar_read(m, s, n % 3 ? "a" : "\xc3\xa9", n % 3 ? 1 : 2, &s, NULL), 0);
+    }
+    assert_int_equal(s, GRAMMAR_DEAD);
+    struct grammar_counts c = grammar_counts(m);
+    print_message("%d walks of the vocabulary, %d states, %d nodes\n", (int)c.cores, (int)c.states, (int)c.nodes);
+    assert_true(c.cores <= 5); /* far below, far above, at the last one, behind it, and the end */
+    grammar_machine_close(&m);
+    grammar_vocab_close(&v);
+    grammar_close(&g);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(keywords),
         cmocka_unit_test(refused_by_path),
         cmocka_unit_test(walks_are_shared),
+        cmocka_unit_test(counts_share_walks),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
