@@ -4,8 +4,10 @@
  *
  * A *frame* is a set of stacks: entries (node to return to, frame below), at most one per node, because two stacks that
  * return to the same node are merged and their frames below united.  Where the node is a counted call (EDGE_COUNT), the
- * entry has the number of the call it is in, and there is one for each number.  A *state* is a set of (node, frame), at most one
- * per node, all of which read a byte next.  Both are found again by their content, so equal ones have equal numbers.
+ * entry has the number of the call it is in, and there is one for each number.
+ *
+ * A *state* is a set of (node, frame), at most one per node, all of which read a byte next.  Both are found again by
+ * their content, so equal ones have equal numbers.
  */
 #ifndef LUTRA_DECODE_GRAMMAR_MACHINE_IMPL_H
 #define LUTRA_DECODE_GRAMMAR_MACHINE_IMPL_H
