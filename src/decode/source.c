@@ -77,20 +77,21 @@ void pass_cut(struct pass *pass, int n_row)
     if (pass->draft_end > n_row) pass->draft_end = n_row;
 }
 
-int pass_prompt(struct pass *pass, const struct row_prompt *p, int done)
+int pass_text(struct pass *pass, const struct sequence *q, int most, bool top)
 {
-    int left = p->n_token - done, room = pass->left.rows, last = p->n_prompt - 1;
+    int done = q->n_done, left = sequence_text(q) - done, last = q->n_prompt - 1;
+    int room = pass->left.rows < most ? pass->left.rows : most;
     if (pass->left.outs < 1 && last >= done && room > last - done) room = last - done;
     int n = batch_fit(pass->batch->bulk, done, left, room);
     for (int pos = done; pos < done + n; pos++)
-        append(pass, (struct row){.token = p->token[pos],
+        append(pass, (struct row){.token = q->token[pos],
                          .pos = pos,
-                         .seq = p->seq,
+                         .seq = q->id,
                          .parent = pos == done ? -1 : pass->batch->n_row - 1,
                          .want = pos > last   ? WANT_NOTHING
                                  : pos < last ? ROW_BULK
-                                              : ROW_BULK | WANT_DRAW | want_top(pass, p->want_top),
-                         .hints = p->hints && pos < last ? &p->hints[pos] : NULL});
+                                              : ROW_BULK | WANT_DRAW | want_top(pass, top),
+                         .hints = q->hints && pos < last ? &q->hints[pos] : NULL});
     return n;
 }
 

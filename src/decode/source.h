@@ -8,7 +8,7 @@
  * knowing who owns them; prompts fill what is left; a source without rows (a search) only looks at what came of a pass.
  *
  *     pass_begin(&pass, &limits);
- *     sources_offer(list, &pass);          samples: pass_tip     drafters: pass_draft     prompts: pass_prompt
+ *     sources_offer(list, &pass);          samples: pass_tip     drafters: pass_draft     prompts: pass_text
  *       ... the forward pass over pass.batch; pass.result is set ...
  *     sources_take(list, &pass, err);      samples pick at their tips and walk on by pass_child() as far as guesses are
  *     right
@@ -27,6 +27,7 @@
 
 #include "base/status.h"
 #include "decode/sample/sampler.h"
+#include "decode/sequence.h"
 #include "ops/batch.h"
 
 /* ---- a pass ---- */
@@ -104,18 +105,10 @@ int32_t pass_draft(struct pass *pass, struct row_tip *tip, int32_t parent, int32
 /* Takes back the drafts at rows n_row and behind: nothing else has been put there. */
 void pass_cut(struct pass *pass, int n_row);
 
-/* A text to evaluate: a prompt, and what a sample had said behind it. */
-struct row_prompt {
-    int32_t seq;
-    const int32_t *token; /* [n_token] */
-    int n_token, n_prompt;
-    struct row_hints *hints; /* [n_token] where those of its rows go; NULL: not asked for */
-    bool want_top;           /* the prompt's last row wants WANT_TOPK, too */
-};
-
-/* Rows of a text from position `done` on, as many as there is room for, whole blocks where a device has a bulk class
- * (batch_fit).  Returns how many; the prompt's last row wants WANT_DRAW, and no hints: all others of it may. */
-int pass_prompt(struct pass *pass, const struct row_prompt *prompt, int done);
+/* The next rows of a sequence's text (sequence_text), at most `most` and as many as there is room for, whole blocks
+ * where a device has a bulk class (batch_fit).  Returns how many; the prompt's last row wants WANT_DRAW (top: and
+ * WANT_TOPK), and no hints: all others of the prompt may, where the sequence asks for them. */
+int pass_text(struct pass *pass, const struct sequence *q, int most, bool top);
 
 /* The draft of `token` behind a row, or -1. */
 int32_t pass_child(const struct pass *pass, int32_t row, int32_t token);

@@ -4,14 +4,14 @@
  *
  *     waiting -> prompt in chunks -> samples (forks of the prompt) -> ends
  *
- * A sample starts from the logits of the prompt's last row when a slot is free at that moment; one that has to wait
- * starts later from a fork one token shorter, evaluating the last prompt token again: the same bits, since a row's
- * result does not depend on the batch.
+ * A prompt and a sample are sequences (decode/sequence.h).  A sample that has a slot when its prompt is evaluated draws
+ * behind that row; one that has to wait gets all of the prompt but the last token, as any text that is found in the
+ * cache does, and draws behind a row of its own: the same bits, since a row's result does not depend on the batch.
  *
  * A request begins when there are blocks for its prompt and one pass more; its samples take further ones as they grow.
  * When there is none, the youngest loses what it holds and waits as if it had not begun, but for its slots and text.
  * It returns when all of its text and one pass more have room: what later sequences did not need of its blocks is
- * found, the rest is evaluated again, each row in the class that it had, and its text goes on as if nothing had been.
+ * found, the rest is evaluated again, and its text goes on as if nothing had been.
  * The oldest is never the youngest, so somebody always goes on.  How long drafts may be is not asked of the free room.
  */
 #include "engine/session_impl.h"
@@ -48,9 +48,9 @@ bool request_reserve(lutra_session *s, struct request *r)
 {
     int n = 0;
     if (!r->share) return true;
-    if (r->seq >= 0) s->held[n++] = r->seq;
+    if (r->seq.id >= 0) s->held[n++] = r->seq.id;
     for (int i = 0; i < s->n_seq; i++)
-        if (s->sample[i].request == r) s->held[n++] = s->sample[i].seq;
+        if (s->sample[i].request == r) s->held[n++] = s->sample[i].seq.id;
     int32_t more =
         (int32_t)request_blocks(r->set.n_prompt, r->max_tok, r->width) - kv_held(s->kv, s->held, n) - r->n_reserved;
     if (more <= 0) return true;
@@ -73,7 +73,7 @@ int n_free_slots(const lutra_session *s, const struct request *r)
     int n = 0;
     for (int i = 0; i < s->n_seq; i++) n += !s->sample[i].request;
     for (const struct request *o = s->first; o; o = o->next) {
-        if (!o->width || o == r || (o->seq < 0 && o->n_started == 0)) continue;
+        if (!o->width || o == r || (o->seq.id < 0 && o->n_started == 0)) continue;
         n -= o->width;
         for (int i = 0; i < s->n_seq; i++) n += s->sample[i].request == o;
     }
@@ -82,10 +82,10 @@ int n_free_slots(const lutra_session *s, const struct request *r)
 
 /* ---- room that grows ---- */
 
-/* What a sequence of n tokens is promised: the next pass's tokens, drafts included. */
-static int room_for(const lutra_session *s, const struct request *r, int n)
+/* What a sequence is promised: its tokens, and the drafts behind them. */
+static int room_for(const lutra_session *s, const struct request *r, int n_token)
 {
-    int64_t most = (int64_t)n + 1 + s->n_draft;
+    int64_t most = (int64_t)n_token + s->n_draft;
     return r->share || most > r->max_tok ? r->max_tok : (int)most;
 }
 
@@ -105,19 +105,9 @@ static struct sample *first_sample(const lutra_session *s, const struct request 
     return r->n_started > 0 ? next_sample(s, r, -1) : NULL; /* many may wait */
 }
 
-static void lose_prompt(lutra_session *s, struct request *r)
+static void lose(lutra_session *s, struct sequence *q)
 {
-    kv_seq_close(s->kv, r->seq);
-    r->seq = -1;
-    r->n_done = 0;
-    s->stats.n_preempted++;
-}
-
-static void lose_sample(lutra_session *s, struct sample *slot)
-{
-    prefix_note(s, slot);
-    kv_seq_close(s->kv, slot->seq);
-    slot->seq = -1;
+    sequence_close(q, s->kv);
     s->stats.n_preempted++;
 }
 
@@ -125,7 +115,7 @@ static struct sample *last_with_room(const lutra_session *s, const struct reques
 {
     struct sample *last = NULL;
     for (struct sample *slot = next_sample(s, r, index); slot; slot = next_sample(s, r, slot->index))
-        if (slot->seq >= 0) last = slot;
+        if (slot->seq.id >= 0) last = slot;
     return last;
 }
 
@@ -135,21 +125,19 @@ static bool take_from_youngest(lutra_session *s, struct request *r, const struct
 {
     struct request *youngest = NULL;
     for (struct request *o = r; o; o = o->next)
-        if (!o->share && (o->seq >= 0 || last_with_room(s, o, o == r ? slot->index : -1))) youngest = o;
+        if (!o->share && (o->seq.id >= 0 || last_with_room(s, o, o == r ? slot->index : -1))) youngest = o;
     if (!youngest) return false;
-    if (youngest->seq >= 0)
-        lose_prompt(s, youngest);
-    else
-        lose_sample(s, last_with_room(s, youngest, youngest == r ? slot->index : -1));
+    lose(s, youngest->seq.id >= 0 ? &youngest->seq
+                                  : &last_with_room(s, youngest, youngest == r ? slot->index : -1)->seq);
     return true;
 }
 
 static bool is_oldest(const lutra_session *s, const struct request *r, const struct sample *slot)
 {
     for (const struct request *o = s->first; o != r; o = o->next)
-        if (!o->share && (o->seq >= 0 || last_with_room(s, o, -1))) return false;
+        if (!o->share && (o->seq.id >= 0 || last_with_room(s, o, -1))) return false;
     for (const struct sample *o = next_sample(s, r, -1); o != slot; o = next_sample(s, r, o->index))
-        if (o->seq >= 0) return false;
+        if (o->seq.id >= 0) return false;
     return true;
 }
 
@@ -157,12 +145,12 @@ void requests_make_room(lutra_session *s)
 {
     for (struct request *r = s->first; r; r = r->next)
         for (struct sample *slot = first_sample(s, r); slot; slot = next_sample(s, r, slot->index)) {
-            slot->has_room = slot->seq >= 0;
+            slot->has_room = slot->seq.id >= 0;
             if (!slot->has_room || r->share || request_paused(r)) continue;
-            int want = room_for(s, r, slot->n_token);
-            do slot->has_room = kv_seq_grow(s->kv, slot->seq, want, NULL) == 0;
+            int want = room_for(s, r, slot->seq.n_token);
+            do slot->has_room = kv_seq_grow(s->kv, slot->seq.id, want, NULL) == 0;
             while (!slot->has_room && take_from_youngest(s, r, slot));
-            if (!slot->has_room && !is_oldest(s, r, slot)) lose_sample(s, slot);
+            if (!slot->has_room && !is_oldest(s, r, slot)) lose(s, &slot->seq);
         }
 }
 
@@ -172,80 +160,67 @@ void requests_make_room(lutra_session *s)
 static bool open_prompt(lutra_session *s, struct request *r)
 {
     /* A prompt that is forked needs no room of its own to grow. */
-    int max_tok = r->set.n_samples > 1 ? r->set.n_prompt : room_for(s, r, r->set.n_prompt);
-    struct kv_past past = prefix_of_prompt(s, r);
+    int max_tok = r->set.n_samples > 1 ? r->set.n_prompt : room_for(s, r, r->set.n_prompt + 1);
     if (!request_reserve(s, r)) return false;
     if (r->share) request_give_back(s, r, (r->set.n_prompt - 1) / KV_BLOCK + 1);
-    bool there = prefix_seq_open(s, &past, r->hints, max_tok, &r->seq, &r->n_found) == 0;
-    if (!there) r->seq = -1;
+    bool there = prefix_open(s, &r->seq, max_tok) == 0;
     if (there) request_reserve(s, r);
     if (!there && r->n_started == 0) request_give_back(s, r, r->n_reserved);
-    if (!there) return false;
-    r->n_done = r->n_found;
-    if (r->has_begun) return true;
+    if (!there || r->has_begun) return there;
     r->has_begun = true;
     inbox_begun(s, r);
-    r->n_cached = r->n_found;
+    r->n_cached = r->seq.n_found;
     r->start_us = clock_now_us(s->model->runtime->clock) - r->submit_us;
     s->stats.cached_tokens += (uint64_t)r->n_cached;
     return true;
 }
 
-int request_sample_seq(lutra_session *s, struct request *r, int n_tok, int32_t *seq)
+/* The sequence of the next sample, of the first n tokens of the prompt: a fork, or, of the last sample, the prompt's
+ * own. */
+static int branch(lutra_session *s, struct request *r, int n, int32_t *seq)
 {
-    int near = kv_seq_reach(s->kv, r->seq, n_tok);
-    if (near < n_tok) { /* the state of recurrent layers has gone: the rest of the prompt is evaluated once more */
-        TRY(kv_seq_truncate(s->kv, r->seq, near, NULL));
-        r->n_done = near;
+    struct sequence *q = &r->seq;
+    int room = room_for(s, r, n + 1), near = kv_seq_reach(s->kv, q->id, n), rc;
+    if (near < n) { /* the state of recurrent layers has gone: the rest of the prompt is evaluated once more */
+        TRY(kv_seq_truncate(s->kv, q->id, near, NULL));
+        q->n_done = near;
         return LUTRA_E_BUSY;
     }
-    if (r->set.n_samples > 1) {
-        request_lend(s, r);
-        int rc = kv_seq_fork(s->kv, r->seq, n_tok, room_for(s, r, n_tok), seq, NULL);
-        if (rc < 0) request_reserve(s, r);
-        if (rc < 0) return rc;
-        if (r->n_started < r->set.n_samples - 1) return 0;
-        kv_seq_close(s->kv, r->seq);
+    request_lend(s, r);
+    if (r->n_started == r->set.n_samples - 1) {
+        rc = kv_seq_grow(s->kv, q->id, room, NULL);
+        if (rc == 0) rc = kv_seq_truncate(s->kv, q->id, n, NULL);
+        if (rc == 0) *seq = q->id, q->id = -1;
     } else {
-        TRY(kv_seq_truncate(s->kv, r->seq, n_tok, NULL));
-        *seq = r->seq;
+        rc = kv_seq_fork(s->kv, q->id, n, room, seq, NULL);
     }
-    r->seq = -1;
-    return 0;
+    if (rc < 0) request_reserve(s, r);
+    return rc;
 }
 
 static bool prompt_is_done(const struct request *r)
 {
-    return r->seq >= 0 && r->n_done == r->set.n_prompt;
+    return r->seq.id >= 0 && sequence_left(&r->seq) == 0;
+}
+
+bool request_start_samples(lutra_session *s, struct request *r, int32_t row)
+{
+    int n = row < 0 ? r->set.n_prompt - 1 : r->set.n_prompt;
+    while (prompt_is_done(r) && r->n_started < r->set.n_samples && n_free_slots(s, r) > 0) {
+        int32_t seq;
+        if (branch(s, r, n, &seq) < 0) return false;
+        sample_start(s, free_slot(s), r, seq, n, row);
+    }
+    return true;
 }
 
 /* Samples that lost their room get it back, in order; false: one has to wait for blocks. */
 static bool resume_samples(lutra_session *s, struct request *r)
 {
     for (struct sample *slot = first_sample(s, r); slot; slot = next_sample(s, r, slot->index)) {
-        struct kv_past past = prefix_of_sample(s, slot);
-        if (slot->seq >= 0 || prefix_is_coming(s, &past)) continue;
-        if (prefix_seq_open(s, &past, slot->hints, room_for(s, r, slot->n_token), &slot->seq, &slot->n_found) < 0) {
-            slot->seq = -1;
-            return false;
-        }
-        slot->behind = slot->n_found < slot->n_token;
+        if (slot->seq.id >= 0 || prefix_is_coming(s, &slot->seq)) continue;
+        if (prefix_open(s, &slot->seq, room_for(s, r, slot->seq.n_token)) < 0) return false;
         slot->has_room = true;
-        slot->n_noted = 0;
-    }
-    return true;
-}
-
-/* Samples of an evaluated prompt start as slots come free; false: one has to wait for blocks. */
-static bool start_samples(lutra_session *s, struct request *r)
-{
-    while (prompt_is_done(r) && r->n_started < r->set.n_samples && n_free_slots(s, r) > 0) {
-        struct sample *slot = free_slot(s);
-        int32_t seq;
-        if (request_sample_seq(s, r, r->set.n_prompt - 1, &seq) < 0) return false;
-        sample_start(s, slot, r, seq);
-        if (!slot->request) continue; /* it has failed */
-        slot->pending = r->set.prompt[--slot->n_token];
     }
     return true;
 }
@@ -272,9 +247,8 @@ static bool begin(lutra_session *s, struct request *r, struct admission *a)
     int need = r->width ? r->width : 1;
     bool first = !r->has_begun;
     if (a->n_reserved + need > n_free_slots(s, r)) return false;
-    if (r->seq < 0) {
-        struct kv_past past = prefix_of_prompt(s, r);
-        bool waits = prefix_is_coming(s, &past);
+    if (r->seq.id < 0) {
+        bool waits = prefix_is_coming(s, &r->seq);
         if (!waits && !open_prompt(s, r)) return false;
         if (!waits && first) pass_by(s, a, r);
         if (waits && r->width) a->n_reserved += r->width;
@@ -286,7 +260,7 @@ static bool begin(lutra_session *s, struct request *r, struct admission *a)
 static void reserve_running(lutra_session *s)
 {
     for (struct request *r = s->first; r; r = r->next)
-        if (r->share && (r->seq >= 0 || r->n_started > 0)) request_reserve(s, r);
+        if (r->share && (r->seq.id >= 0 || r->n_started > 0)) request_reserve(s, r);
 }
 
 void requests_admit(lutra_session *s)
@@ -296,7 +270,7 @@ void requests_admit(lutra_session *s)
     for (struct request *r = s->first; r; r = r->next) {
         bool none = !r->has_begun && (a.closed || !free_slot(s));
         if (none || request_paused(r)) continue;
-        bool fits = resume_samples(s, r) && start_samples(s, r);
+        bool fits = resume_samples(s, r) && request_start_samples(s, r, -1);
         if (fits && r->n_started < r->set.n_samples && !prompt_is_done(r)) fits = begin(s, r, &a);
         r->stuck = !fits;
         if (fits) r->n_passed = 0;

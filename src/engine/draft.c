@@ -14,14 +14,12 @@
 
 #include "engine/session_impl.h"
 
-enum { TRIED_EVERY = 50 /* passes in which it would not pay */, FORK_FROM = 64 /* tokens that a fork saves */ };
+enum { TRIED_EVERY = 50 /* passes in which it would not pay */ };
 
 /* Of a sample slot. */
 struct mirror {
-    int32_t seq; /* of the second session; -1: there was no room */
-    int n;       /* tokens that it holds */
-    int32_t *token;
-    int tip; /* of the pass; -1: none */
+    struct sequence seq; /* in the second session: the sample's text, and the guesses behind it */
+    int tip;             /* of the pass; -1: none */
     bool going;
     float p; /* estimate of all its guesses so far */
     struct draft_guess guess[SPEC_DRAFT_MOST];
@@ -72,10 +70,8 @@ static int open_all(struct draft_model *d, lutra_model *model, struct lutra_erro
     d->mirror = calloc((size_t)s->n_seq, sizeof *d->mirror);
     d->token = calloc((size_t)s->n_seq, (size_t)s->n_ctx * sizeof *d->token);
     if (!d->mirror || !d->token) return lutra_fail(err, LUTRA_E_NO_MEMORY, "draft model: out of memory");
-    for (int i = 0; i < s->n_seq; i++) {
-        d->mirror[i].token = d->token + (size_t)i * (size_t)s->n_ctx;
-        TRY(lutra_seq_open(d->s, s->n_ctx, &d->mirror[i].seq, err));
-    }
+    for (int i = 0; i < s->n_seq; i++)
+        d->mirror[i].seq = (struct sequence){.id = -1, .token = d->token + (size_t)i * (size_t)s->n_ctx};
     return 0;
 }
 
@@ -102,13 +98,6 @@ void draft_model_close(struct draft_model **d)
 
 /* ---- catching up ---- */
 
-static int n_common(const struct mirror *m, const struct row_tip *tip)
-{
-    int n = 0, most = m->n < tip->n_token - 1 ? m->n : tip->n_token - 1; /* one row is left to evaluate */
-    while (n < most && m->token[n] == tip->token[n]) n++;
-    return n;
-}
-
 /* Whether the draft model knows all tokens of a text behind the first n. */
 static bool knows(const struct draft_model *d, const struct row_tip *tip, int n)
 {
@@ -116,52 +105,47 @@ static bool knows(const struct draft_model *d, const struct row_tip *tip, int n)
     return n == tip->n_token;
 }
 
-/* What a mirror holds becomes a beginning of the tip's text: its own, or a fork of another's that has much more of
- * it. */
+/* A mirror gets the tip's text, and of what it holds the beginning of that; or, where much more of it is found, what
+ * others have evaluated. */
 static void follow(struct draft_model *d, struct mirror *m, const struct row_tip *tip)
 {
-    const struct mirror *from = m;
-    int n = n_common(m, tip), own = m->seq < 0 ? n : lutra_seq_reach(d->s, m->seq, n);
-    for (int j = 0; j < d->first->n_seq; j++) {
-        int k = d->mirror[j].seq >= 0 ? n_common(&d->mirror[j], tip) : 0;
-        if (k > n) k = lutra_seq_reach(d->s, d->mirror[j].seq, k);
-        if (k >= own + FORK_FROM && k > n) from = &d->mirror[j], n = k;
+    struct sequence *q = &m->seq;
+    struct kv_cache *kv = d->s->kv;
+    int most = tip->n_token - 1; /* one row is left to evaluate */
+    int n = sequence_common(q, tip->token, q->n_done < most ? q->n_done : most), bulk = d->s->batch.bulk;
+    memcpy(q->token + n, tip->token + n, (size_t)(tip->n_token - n) * sizeof *q->token);
+    q->n_token = tip->n_token;
+    q->n_prompt = tip->n_prompt;
+    struct kv_past past = sequence_past(q, bulk);
+    n = kv_seq_reach(kv, q->id, n);
+    if (n >= 0 && kv_find(kv, &past) < n + KV_BLOCK && kv_seq_truncate(kv, q->id, n, NULL) == 0) {
+        q->n_done = n;
+        return;
     }
-    if (m->seq < 0 || from != m) {
-        if (m->seq >= 0) lutra_seq_close(d->s, m->seq);
-        int rc = from == m ? lutra_seq_open(d->s, d->s->n_ctx, &m->seq, NULL)
-                           : lutra_seq_fork(d->s, from->seq, n, d->s->n_ctx, &m->seq, NULL);
-        if (rc < 0) m->seq = -1;
-        if (rc < 0 || from == m) n = 0;
-        memcpy(m->token, from->token, (size_t)n * sizeof *m->token);
-    } else {
-        n = lutra_seq_reach(d->s, m->seq, n);
-        lutra_seq_truncate(d->s, m->seq, n, NULL); /* never longer than it is */
-    }
-    m->n = n;
-}
-
-/* The k-th token of a tip's text and of the guesses behind it. */
-static int32_t token_at(const struct mirror *m, const struct row_tip *tip, int k)
-{
-    return k < tip->n_token ? tip->token[k] : m->guess[k - tip->n_token].token;
+    sequence_close(q, kv);
+    sequence_open(q, kv, bulk, d->s->n_ctx);
 }
 
 /* ---- passes ---- */
 
-/* A mirror's next rows; the last of its text wants a draw. */
-static void add_rows(struct draft_model *d, const struct pass *pass, struct mirror *m, int *n)
+/* A mirror's next rows; behind the last of its text it draws. */
+static void add_rows(struct pass *own, const struct sequence *q)
 {
-    const struct row_tip *tip = &pass->tip[m->tip];
-    int end = tip->n_token + m->n_guess;
-    for (int pos = m->n, parent = -1; pos < end && *n < d->s->n_batch; pos++, parent = (*n)++) {
-        m->token[pos] = token_at(m, tip, pos);
-        d->s->batch.row[*n] = (struct row){.token = m->token[pos],
-            .pos = pos,
-            .seq = m->seq,
-            .parent = parent,
-            .want = pos == end - 1 ? WANT_DRAW : WANT_NOTHING};
-    }
+    int n = pass_text(own, q, q->n_token, false), pos = q->n_done + n;
+    if (pos != q->n_token - 1) return; /* the prompt's last row draws; or there is no room */
+    struct row last = {q->token[pos], pos, q->id, n > 0 ? own->batch->n_row - 1 : -1, 0, 0, NULL, NULL};
+    pass_tip(own, last, (struct row_tip){0});
+}
+
+/* All that are going; how many rows that makes. */
+static int fill(struct draft_model *d)
+{
+    struct pass own;
+    struct row_room room = {d->s->n_batch, d->s->n_out, 0};
+    pass_begin(&own, &d->s->batch, d->s->tip, n_logits(d->s->model), room);
+    for (int i = 0; i < d->first->n_seq; i++)
+        if (d->mirror[i].going) add_rows(&own, &d->mirror[i].seq);
+    return d->s->batch.n_row;
 }
 
 /* Its result as one of the first model, with no other tokens than those that both have. */
@@ -186,10 +170,12 @@ static void take(struct draft_model *d, const struct pass *pass, struct mirror *
     const struct row_tip *tip = &pass->tip[m->tip];
     const struct row_result *r = NULL;
     struct sample_pick pick;
-    int at = tip->n_token + m->n_guess;
-    m->n = lutra_seq_length(d->s, m->seq);
-    for (int i = 0; i < d->s->n_result && !r; i++)
-        if (d->s->batch.row[d->s->result[i].row].seq == m->seq) r = &d->s->result[i];
+    int at = m->seq.n_token;
+    m->seq.n_done = kv_seq_length(d->s->kv, m->seq.id);
+    for (int i = 0; i < d->s->n_result && !r; i++) {
+        const struct row *row = &d->s->batch.row[d->s->result[i].row];
+        if (row->seq == m->seq.id && row->pos == at - 1) r = &d->s->result[i];
+    }
     if (!r) return; /* it has not come so far */
     struct row_result common = in_common(d, r);
     m->going = sampler_pick(d->first->sampler, (int)(m - d->mirror), 0, &common, at, &pick, NULL) == 0 &&
@@ -199,6 +185,7 @@ static void take(struct draft_model *d, const struct pass *pass, struct mirror *
     m->p *= wish->rate[spec_model_kind(p, m->n_guess)];
     m->guess[m->n_guess] = (struct draft_guess){.token = pick.token, .parent = m->n_guess - 1, .p = p};
     m->n_guess++;
+    m->seq.token[m->seq.n_token++] = pick.token;
     m->going = m->n_guess < wish->most && m->p >= wish->p_min && at + 1 < tip->max_tok;
 }
 
@@ -260,12 +247,10 @@ static void begin(void *self, const struct pass *pass, const struct spec_wish *w
     for (int i = 0; i < d->first->n_seq; i++) {
         struct mirror *m = &d->mirror[i];
         if (m->going) follow(d, m, &pass->tip[m->tip]);
-        m->going = m->going && m->seq >= 0 && knows(d, &pass->tip[m->tip], m->n);
+        m->going = m->going && m->seq.id >= 0 && knows(d, &pass->tip[m->tip], m->seq.n_done);
     }
     do {
-        int n = 0;
-        for (int i = 0; i < d->first->n_seq; i++)
-            if (d->mirror[i].going) add_rows(d, pass, &d->mirror[i], &n);
+        int n = fill(d);
         if (n == 0 || is_cancelled(d) || session_forward(d->s, n, false, NULL) < 0) return;
         for (int i = 0; i < d->first->n_seq; i++)
             if (d->mirror[i].going) take(d, pass, &d->mirror[i], wish);

@@ -95,7 +95,7 @@ static int make_mask(lutra_session *s, struct sample *slot, struct lutra_error *
     int i = (int)(slot - s->sample);
     bool free_text = !r->machine || (is_before(slot) && !may_open(slot));
     uint64_t *allow = free_text ? NULL : r->allow + (size_t)i * (size_t)r->n_allow;
-    const uint64_t *no_end = slot->n_generated < r->set.min_tokens ? r->no_end : NULL;
+    const uint64_t *no_end = sample_length(slot) < r->set.min_tokens ? r->no_end : NULL;
     int all = allow ? grammar_mask(r->machine, slot->grammar_state, allow, err) : 1;
     TRY(all);
     sampler_allow(s->sampler, i, all ? no_end : allow);

@@ -18,9 +18,9 @@ static void request_free(struct request *r)
     if (!r) return;
     for (int i = 0; r->set.stop && i < r->set.n_stop; i++) free((char *)r->set.stop[i]);
     free((void *)r->set.stop);
-    free((void *)r->set.prompt);
+    free(r->seq.token);
     free((void *)r->set.likely);
-    free(r->hints);
+    free(r->seq.hints);
     free((void *)r->set.forced);
     text_tokens_fini(&r->closing);
     free((void *)r->sampling.bias);
@@ -99,15 +99,15 @@ static int copy_for_hints(
     int n = set->n_likely < s->hints.n_short ? set->n_likely : s->hints.n_short;
     int32_t *likely = calloc((size_t)n + 1, sizeof *likely);
     r->set.likely = likely;
-    r->hints = calloc((size_t)set->n_prompt, sizeof *r->hints);
-    if (!likely || !r->hints) return lutra_fail(err, LUTRA_E_NO_MEMORY, "request: out of memory");
+    r->seq.hints = calloc((size_t)set->n_prompt, sizeof *r->seq.hints);
+    if (!likely || !r->seq.hints) return lutra_fail(err, LUTRA_E_NO_MEMORY, "request: out of memory");
     if (n > 0) memcpy(likely, set->likely, (size_t)n * sizeof *likely);
     r->set.n_likely = n;
     for (int i = 0; set->known_hints && i < set->n_prompt; i++) {
         const struct lutra_hints *h = &set->known_hints[i];
         TRY(check_hints(h, model_ops(s->model->model)->n_vocab, i, err));
         for (int k = 0; k < ROW_HINTS && h->p[k] > 0; k++)
-            r->hints[i].token[k] = h->token[k], r->hints[i].p[k] = h->p[k];
+            r->seq.hints[i].token[k] = h->token[k], r->seq.hints[i].p[k] = h->p[k];
     }
     return 0;
 }
@@ -176,6 +176,8 @@ static int copy_request(lutra_session *s, struct request *r, const struct lutra_
     r->set.stop = calloc((size_t)set->n_stop + 1, sizeof *r->set.stop);
     int32_t *prompt = malloc((size_t)set->n_prompt * sizeof *prompt);
     r->set.prompt = prompt;
+    r->seq = (struct sequence){
+        .id = -1, .token = prompt, .n_token = set->n_prompt, .n_prompt = set->n_prompt, .domain = set->cache_domain};
     if (!prompt || !r->set.stop) return lutra_fail(err, LUTRA_E_NO_MEMORY, "request: out of memory");
     memcpy(prompt, set->prompt, (size_t)set->n_prompt * sizeof *prompt);
     r->prompt_hash = hash_bytes(set->cache_domain, prompt, (size_t)set->n_prompt * sizeof *prompt);
@@ -249,7 +251,6 @@ int request_submit(
     if (!r) return lutra_fail(err, LUTRA_E_NO_MEMORY, "request: out of memory");
     int rc = copy_request(s, r, set, err);
     r->n_vocab = model_ops(s->model->model)->n_vocab;
-    r->seq = r->last_row = -1;
     r->submit_us = clock_now_us(s->model->runtime->clock);
     if (care) r->watch = care->watch, r->watcher = care->watcher, r->width = care->width, r->share = care->share;
     if (care) care->request = r;
@@ -300,7 +301,7 @@ void requests_end(lutra_session *s, enum lutra_stop reason)
 
 bool request_in_prompt(const struct request *r)
 {
-    return r->seq >= 0 && r->n_done < r->set.n_prompt && !request_paused(r);
+    return r->seq.id >= 0 && sequence_left(&r->seq) > 0 && !request_paused(r);
 }
 
 bool request_paused(const struct request *r)

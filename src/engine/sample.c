@@ -7,23 +7,32 @@
 
 #include <string.h>
 
-void sample_start(lutra_session *s, struct sample *slot, struct request *r, int32_t seq)
+/* In the memory that `to` has. */
+static void copy_sequence(struct sequence *to, const struct sequence *from, int32_t id)
+{
+    struct sequence own = *to;
+    *to = *from;
+    to->id = id;
+    to->token = own.token;
+    to->hints = own.hints;
+    memcpy(to->token, from->token, (size_t)from->n_token * sizeof *to->token);
+    if (to->hints) memcpy(to->hints, from->hints, (size_t)from->n_token * sizeof *to->hints);
+}
+
+void sample_start(lutra_session *s, struct sample *slot, struct request *r, int32_t seq, int n_done, int32_t row)
 {
     int i = (int)(slot - s->sample);
     slot->request = r;
     slot->index = r->n_started++;
-    slot->seq = seq;
-    slot->behind = false;
+    copy_sequence(&slot->seq, &r->seq, seq);
+    slot->seq.n_done = slot->seq.n_noted = n_done;
     slot->has_room = true;
-    slot->n_noted = r->set.n_prompt - r->set.n_prompt % KV_BLOCK;
     slot->paused = false;
-    slot->row = slot->tip = -1;
-    slot->pending = -1;
-    slot->n_token = r->set.n_prompt;
-    memcpy(slot->token, r->set.prompt, (size_t)r->set.n_prompt * sizeof *slot->token);
-    if (slot->hints) memcpy(slot->hints, r->hints, (size_t)r->set.n_prompt * sizeof *slot->hints);
-    slot->n_generated = slot->n_pass = slot->n_drafted = slot->n_accepted = 0;
-    slot->n_underutilized = 0;
+    slot->row = row;
+    slot->tip = -1;
+    slot->n_pass = row >= 0;
+    slot->n_drafted = slot->n_accepted = 0;
+    slot->n_underutilized = row >= 0 ? s->of_pass.n_underutilized : 0;
     slot->draft_us = slot->sum_log_prob = 0;
     slot->first_us = 0;
     slot->n_hold = slot->n_before = 0;
@@ -136,17 +145,13 @@ static void report_end(lutra_session *s, const struct request *r, const struct l
     if (r->set.on_end) r->set.on_end(r->set.user, end);
 }
 
-int sample_catch_up(const lutra_session *s, const struct sample *slot)
-{
-    int n_prompt = slot->request->set.n_prompt; /* whose last row makes a bulk block whole */
-    return s->batch.bulk && slot->n_token < n_prompt ? n_prompt : slot->n_token;
-}
-
 int sample_settle(lutra_session *s, struct sample *slot)
 {
     int32_t row = slot->row;
     slot->row = -1;
-    return row >= 0 && s->batch.row[row].want & ROW_DRAFT ? lutra_commit(s, row, NULL) : 0;
+    int rc = row >= 0 && s->batch.row[row].want & ROW_DRAFT ? lutra_commit(s, row, NULL) : 0;
+    prefix_note(s, &slot->seq);
+    return rc;
 }
 
 void sample_end(lutra_session *s, struct sample *slot, enum lutra_stop reason)
@@ -162,7 +167,7 @@ void sample_end(lutra_session *s, struct sample *slot, enum lutra_stop reason)
         .reason = reason,
         .n_prompt = r->set.n_prompt,
         .n_cached = r->n_cached,
-        .n_tok = slot->n_generated,
+        .n_tok = sample_length(slot),
         .sum_log_prob = slot->sum_log_prob,
         .first_us = slot->first_us,
         .end_us = clock_now_us(s->model->runtime->clock) - r->submit_us,
@@ -175,11 +180,10 @@ void sample_end(lutra_session *s, struct sample *slot, enum lutra_stop reason)
         .calibrate_us = (uint64_t)r->calibrate_us,
         .stop = reason == LUTRA_STOP_STRING || reason == LUTRA_STOP_TOKEN ? slot->stop : -1,
         .start_us = r->start_us};
-    const struct spec_text text = {r->prompt_hash, slot->token, r->set.n_prompt, r->set.n_prompt + slot->n_generated};
+    const struct spec_text text = {r->prompt_hash, slot->seq.token, slot->seq.n_prompt, slot->seq.n_token};
     if (reason != LUTRA_STOP_ERROR) speculator_keep(s->speculator, &text);
     if (r->watch) r->watch->end(r->watcher, slot, reason);
-    prefix_note(s, slot);
-    kv_seq_close(s->kv, slot->seq); /* what it holds is found as long as there is room */
+    sequence_close(&slot->seq, s->kv);
     slot->request = NULL;
     request_reserve(s, r);
     r->n_ended++;
@@ -201,28 +205,25 @@ struct sample *sample_fork(lutra_session *s, struct sample *from)
     struct request *r = from->request;
     if (!to) return NULL;
     request_lend(s, r);
-    if (kv_seq_fork(s->kv, from->seq, -1, r->max_tok, &seq, NULL) < 0) {
+    if (kv_seq_fork(s->kv, from->seq.id, -1, r->max_tok, &seq, NULL) < 0) {
         request_reserve(s, r);
         return NULL;
     }
     struct sample own = *to;
     *to = *from;
-    to->token = own.token;
     to->stream = own.stream;
     to->hold = own.hold;
-    to->hints = own.hints;
-    to->seq = seq;
+    to->seq = own.seq;
+    copy_sequence(&to->seq, &from->seq, seq);
     if (sample_share_grammar(s, to) < 0) {
         to->request = NULL;
-        kv_seq_close(s->kv, seq);
+        sequence_close(&to->seq, s->kv);
         request_reserve(s, r);
         return NULL;
     }
     to->index = r->n_started++;
     r->set.n_samples++;
-    memcpy(to->token, from->token, (size_t)(r->set.n_prompt + from->n_generated) * sizeof *to->token);
     memcpy(to->hold, from->hold, from->n_hold);
-    if (to->hints) memcpy(to->hints, from->hints, (size_t)(r->set.n_prompt + from->n_generated) * sizeof *to->hints);
     request_reserve(s, r);
     text_stream_copy(to->stream, from->stream);
     sampler_fork(s->sampler, (int)(to - s->sample), (int)(from - s->sample), (uint32_t)to->index);
@@ -242,8 +243,7 @@ void request_end_unstarted(lutra_session *s, struct request *r, enum lutra_stop 
         r->n_ended++;
         report_end(s, r, &end);
     }
-    if (r->seq >= 0) kv_seq_close(s->kv, r->seq);
-    r->seq = -1;
+    sequence_close(&r->seq, s->kv);
 }
 
 /* A budget of thoughts waits so many tokens for what is begun: a character, a tag, a stop string. */
@@ -252,7 +252,7 @@ enum { BUDGET_GRACE = 8 };
 int32_t sample_forced(struct sample *slot)
 {
     const struct request *r = slot->request;
-    if (r->set.forced) return r->set.forced[slot->n_generated];
+    if (r->set.forced) return r->set.forced[sample_length(slot)];
     int over = slot->n_thought - r->set.reasoning_budget;
     bool begun = slot->n_hold > 0 || text_stream_waits(slot->stream);
     bool closes = slot->n_closed > 0 ||
@@ -282,9 +282,9 @@ void sample_advance(lutra_session *s, struct sample *slot, const struct sample_p
 {
     struct request *r = slot->request;
     const struct text_vocab *vocab = s->model->vocab;
-    if (slot->n_generated == 0) slot->first_us = clock_now_us(s->model->runtime->clock) - r->submit_us;
+    if (sample_length(slot) == 0) slot->first_us = clock_now_us(s->model->runtime->clock) - r->submit_us;
     slot->sum_log_prob += (double)pick->log_prob;
-    slot->token[r->set.n_prompt + slot->n_generated] = pick->token;
+    slot->seq.token[slot->seq.n_token] = pick->token;
     if (text_is_eog(vocab, pick->token)) {
         sample_end(s, slot, LUTRA_STOP_END);
         return;
@@ -296,10 +296,9 @@ void sample_advance(lutra_session *s, struct sample *slot, const struct sample_p
     list_top(s, slot);
     sampler_accept(s->sampler, (int)(slot - s->sample), pick->token);
     bool thought = text_reasoning_goes_on(&slot->reasoning), is_free = sample_is_free(slot, pick->token);
-    slot->n_generated++;
+    slot->seq.n_token++;
     slot->n_thought += thought;
     s->stats.generated_tokens++;
-    slot->pending = pick->token;
     take_text(slot, vocab, pick->token);
 
     size_t at, stop = find_stop(slot, &at);
@@ -315,9 +314,9 @@ void sample_advance(lutra_session *s, struct sample *slot, const struct sample_p
         sample_end(s, slot, LUTRA_STOP_CALLER);
     } else if (whole > 0) {
         sample_end(s, slot, LUTRA_STOP_END);
-    } else if (r->set.max_tokens >= 0 && slot->n_generated >= r->set.max_tokens) {
+    } else if (r->set.max_tokens >= 0 && sample_length(slot) >= r->set.max_tokens) {
         sample_end(s, slot, LUTRA_STOP_LENGTH);
-    } else if (slot->n_token >= r->max_tok) {
+    } else if (slot->seq.n_done >= r->max_tok) {
         sample_end(s, slot, LUTRA_STOP_CTX_FULL);
     } else if (r->watch) {
         r->watch->token(r->watcher, slot);

@@ -26,19 +26,12 @@ struct sample_watch {
 struct sample {
     struct request *request; /* NULL: the slot is free */
     int index;               /* which of the request's samples */
-    int32_t seq;             /* -1: it has lost its room, and waits for blocks (admit.c) */
-    bool behind;             /* it is evaluating again what it had lost */
+    struct sequence seq;     /* [n_ctx + 1] prompt and generated tokens */
     bool has_room;           /* for the rows of this pass */
-    int n_found, n_noted;    /* tokens found when it got its room back; whose hints are kept */
     int32_t grammar_state;   /* of its text, where the request has a grammar */
-    int32_t pending;         /* token to evaluate next */
     bool paused;             /* no row until a search goes on with it */
     int32_t row;             /* where it stands in the current pass, or -1 */
     int tip;                 /* of the pass; -1: none, it began from the prompt's logits */
-    int32_t *token;          /* [n_ctx + 1] prompt and generated tokens; the last may not be in the cache yet */
-    int n_token;             /* how many of them are in the cache or in the current pass */
-    struct row_hints *hints; /* [n_ctx + 1] behind each token, as far as known; NULL: the session has none */
-    int n_generated;
     int n_pass, n_drafted, n_accepted; /* passes it had rows in; drafts in them; those that became text */
     int64_t n_underutilized;           /* rows that they could have held besides */
     double draft_us;                   /* its share of the drafting for them */
@@ -56,30 +49,35 @@ struct sample {
     int n_top;
 };
 
-/* A submitted request.  Its prompt lives in its own sequence until the last of its samples has started. */
+/* Tokens that it has generated, in order behind the prompt's. */
+static inline int sample_length(const struct sample *slot)
+{
+    return slot->seq.n_token - slot->seq.n_prompt;
+}
+static inline const int32_t *sample_generated(const struct sample *slot)
+{
+    return slot->seq.token + slot->seq.n_prompt;
+}
+
+/* A submitted request. */
 struct request {
     struct request *next;
     struct lutra_request set; /* with its own copies of prompt, stop and bias */
     uint64_t prompt_hash;     /* of its tokens and its cache_domain */
     int32_t id;
-    int32_t seq; /* of the prompt; -1 before it starts and after the last sample took it over */
+    struct sequence seq; /* of the prompt: in the cache from its start until its last sample has begun */
     int n_vocab;
-    int max_tok;     /* of each of its sequences */
-    int n_done;      /* prompt tokens in the cache */
-    int32_t n_found; /* of these, found there when its sequence was opened last */
-    int n_cached;    /* the same of the first time */
-    int n_told;      /* prompt tokens that its caller has heard of */
+    int max_tok;  /* of each of its sequences */
+    int n_cached; /* prompt tokens found in the cache when it began */
+    int n_told;   /* prompt tokens that its caller has heard of */
     bool has_begun;
     bool stuck;   /* it, or a sample of it, waits for blocks or slots */
     int n_passed; /* requests that began meanwhile */
     int n_started, n_ended;
-    int in_pass;                   /* step.c: what becomes of its prompt in the current pass */
-    int32_t last_row;              /* row of the last prompt token in the current pass, or -1 */
     const struct text_tags *tags;  /* of reasoning, or NULL */
     int32_t channel;               /* token that begins a text of channels; -1: none */
     bool reasons;                  /* the prompt has opened it */
     struct text_tokens closing;    /* the tag that a reasoning budget ends in; empty: none */
-    struct row_hints *hints;       /* [n_prompt] behind each token, as far as known; NULL: the session has none */
     atomic_bool cancelled, paused; /* by its caller, from any thread */
     bool waiting;                  /* it has not begun; under the inbox lock */
     struct lutra_error failed;     /* its draft source said what cannot be; code 0: nothing */

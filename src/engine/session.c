@@ -172,8 +172,7 @@ static int take_arrays(lutra_session *s, size_t *sum, struct lutra_error *err)
     if (!s->hints.n_row) hints = NULL;
     for (int i = 0; i < s->n_seq; i++) {
         size_t at = (size_t)i * ((size_t)s->n_ctx + 1);
-        s->sample[i].token = tokens + at;
-        s->sample[i].hints = hints ? hints + at : NULL;
+        s->sample[i].seq = (struct sequence){.id = -1, .token = tokens + at, .hints = hints ? hints + at : NULL};
         s->sample[i].hold = holds + (size_t)i * hold;
     }
     return 0;
@@ -456,7 +455,7 @@ static int calibrate(
     uint64_t us = clock_now_us(s->model->runtime->clock) - start;
     s->stats.calibrate_us += us;
     for (struct request *r = s->first; r; r = r->next)
-        if (r->seq >= 0) r->calibrate_us += (double)us * hint_rows(s, r->seq) / n;
+        if (r->seq.id >= 0) r->calibrate_us += (double)us * hint_rows(s, r->seq.id) / n;
     return rc;
 }
 

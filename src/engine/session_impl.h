@@ -21,14 +21,14 @@ struct draft_model;
 
 enum { SESSION_STOP_BYTES = 512 /* longest stop string */, SESSION_BIAS = 4096, SESSION_SPARE = 4 /* sequences */ };
 
-/* A text that is being evaluated (prefix.c): a request's prompt, or that of a sample that had lost its room. */
+/* A sequence with more than its last token to evaluate: a request's prompt, or a sample that had lost its room. */
 struct text_way {
     struct request *request;
     struct sample *slot; /* NULL: the request's prompt */
-    int32_t seq;
-    const int32_t *token;         /* [n_token] */
-    int n_token, n_done, n_found; /* of these, evaluated; found when it began */
-    int in_pass;                  /* step.c: whether it is in the current pass */
+    struct sequence *seq;
+    int in_pass; /* step.c: whether it is in the current pass */
+    int n_row;   /* of these, in the pass */
+    int32_t row; /* of its last token, where that is in the pass, too; -1: it is not */
 };
 
 /* hints.c */
@@ -128,7 +128,8 @@ struct lutra_session {
     struct request *first, *last; /* taken in, oldest first; links change under the inbox lock only */
     struct inbox inbox;
     int n_queue;                  /* requests that may wait to begin */
-    struct text_way *way;         /* [2 n_seq + SESSION_SPARE] scratch: texts_under_way() */
+    struct text_way *way;         /* [n_way <= 2 n_seq + SESSION_SPARE] texts under way */
+    int n_way;
     struct row_hints *kept_hints; /* [n_block][KV_BLOCK] behind the tokens of each block; NULL: the session has none */
 };
 
@@ -176,31 +177,26 @@ void sources_open(lutra_session *s);
 const struct row_result *session_result(const lutra_session *s, int32_t row);
 
 /* sample.c */
-void sample_start(lutra_session *s, struct sample *slot, struct request *r, int32_t seq);
+/* In a slot, from its sequence in the cache, of the first n_done tokens of the prompt; row: of the last one in this
+ * pass, where that has just been evaluated. */
+void sample_start(lutra_session *s, struct sample *slot, struct request *r, int32_t seq, int n_done, int32_t row);
 /* The token that it says next whatever is picked: of a given text, or of the tag after a budget.  -1: what is
  * picked. */
 int32_t sample_forced(struct sample *slot);
 /* Takes the picked token in: text out, end reached or not. */
 void sample_advance(lutra_session *s, struct sample *slot, const struct sample_pick *pick);
-/* Tokens that a sample which has lost its room evaluates again. */
-int sample_catch_up(const lutra_session *s, const struct sample *slot);
 /* The sample goes no further in this pass: drafts up to the row where it stands become its past. */
 int sample_settle(lutra_session *s, struct sample *slot);
 
-/* prefix.c: what a prompt, and a sample that lost its room, may find in the cache. */
-struct kv_past prefix_of_prompt(const lutra_session *s, const struct request *r);
-struct kv_past prefix_of_sample(const lutra_session *s, const struct sample *slot);
-/* A sequence with as much of it as is found, whose hints are copied. */
-int prefix_seq_open(
-    lutra_session *s, const struct kv_past *past, struct row_hints *hints, int max_tok, int32_t *seq, int32_t *n_found);
+/* prefix.c: a sequence gets room, with what is found of it, whose hints are copied. */
+int prefix_open(lutra_session *s, struct sequence *q, int max_tok);
 /* Whether a text under way is about to evaluate more of what it shares with this one than there is now, by a block or
  * more: this one had better wait. */
-bool prefix_is_coming(lutra_session *s, const struct kv_past *past);
-/* Keeps the hints of what is new in a sample's sequence, and in a prompt's. */
-void prefix_note(lutra_session *s, struct sample *slot);
-void prefix_note_prompt(lutra_session *s, struct request *r, int before);
-/* Lists s->way; returns how many. */
-int texts_under_way(lutra_session *s);
+bool prefix_is_coming(lutra_session *s, const struct sequence *q);
+/* Keeps the hints of what is new in a sequence. */
+void prefix_note(lutra_session *s, struct sequence *q);
+/* Lists s->way. */
+void texts_under_way(lutra_session *s);
 
 /* sampling.c: a request's settings, the caller's over the model's. */
 int request_copy_sampling(
@@ -240,8 +236,9 @@ void request_give_back(lutra_session *s, struct request *r, int32_t n);
 void request_lend(lutra_session *s, struct request *r);
 /* What its samples do not hold of all its blocks is reserved; false: the cache cannot promise them. */
 bool request_reserve(lutra_session *s, struct request *r);
-/* The sequence of the next sample, n_tok tokens of the prompt.  A single sample takes the prompt's own. */
-int request_sample_seq(lutra_session *s, struct request *r, int n_tok, int32_t *seq);
+/* Starts samples of an evaluated prompt while slots are free: at the row of its last token in this pass, or, with row
+ * -1, one token before its end.  false: one has to wait for blocks. */
+bool request_start_samples(lutra_session *s, struct request *r, int32_t row);
 /* Slots that r may take: the free ones, less those that other searches have a right to. */
 int n_free_slots(const lutra_session *s, const struct request *r);
 /* A slot that no sample uses, or NULL. */

@@ -15,26 +15,25 @@ static void offer_samples(void *self, struct pass *pass)
     lutra_session *s = self;
     for (int i = 0; i < s->n_seq; i++) {
         struct sample *slot = &s->sample[i];
-        if (!slot->request || slot->paused || !slot->has_room || slot->behind || request_paused(slot->request))
+        const struct sequence *q = &slot->seq;
+        if (!slot->request || slot->paused || !slot->has_room || sequence_left(q) != 1 || request_paused(slot->request))
             continue;
-        struct row row = {
-            .token = slot->pending, .pos = kv_seq_length(s->kv, slot->seq), .seq = slot->seq, .parent = -1};
+        struct row row = {.token = q->token[q->n_done], .pos = q->n_done, .seq = q->id, .parent = -1};
         struct row_tip tip = {.request = slot->request->id,
             .sample = slot->index,
-            .token = slot->token,
-            .n_token = slot->n_token + 1,
-            .n_prompt = slot->request->set.n_prompt,
+            .token = q->token,
+            .n_token = q->n_token,
+            .n_prompt = q->n_prompt,
             .prompt_hash = slot->request->prompt_hash,
             .max_tok = slot->request->max_tok,
             .want_top = slot->request->set.top_logprobs > 0,
             .list = sampler_listed(s->sampler, i),
             .guess = slot->request->set.on_draft ? request_guess : NULL,
             .guesser = slot->request,
-            .hints = slot->hints};
+            .hints = q->hints};
         slot->tip = pass->n_tip;
         slot->row = pass_tip(pass, row, tip);
         if (slot->row < 0) return; /* the others wait for the next pass */
-        slot->n_token++;
         slot->n_pass++;
     }
 }
@@ -82,19 +81,19 @@ static void follow(lutra_session *s, struct sample *slot, const struct pass *pas
     int32_t forced = sample_forced(slot);
     if (forced >= 0) *pick = (struct sample_pick){.token = forced};
     int status = s->pick_status[slot - s->sample];
+    slot->seq.n_done = s->batch.row[slot->row].pos + 1;
     if (slot->tip >= 0) {
         pass->tip[slot->tip].taken = slot->row;
         pass->tip[slot->tip].picked = status < 0 ? -1 : pick->token;
     }
     if (status == 0) {
-        if (slot->hints) row_hints_of(session_result(s, slot->row), &slot->hints[slot->n_token - 1]);
+        if (slot->seq.hints) row_hints_of(session_result(s, slot->row), &slot->seq.hints[slot->seq.n_done - 1]);
         sample_advance(s, slot, pick);
         if (!slot->request) return; /* it has ended */
         bool stay = slot->paused || request_stopped(s, slot->request) != LUTRA_STOP_NONE;
         int32_t next = stay ? -1 : pass_child(pass, slot->row, pick->token);
         if (next >= 0) {
             slot->row = next;
-            slot->n_token++;
             slot->n_accepted++;
             return;
         }
@@ -164,21 +163,21 @@ enum { TEXT_WAITS, TEXT_CHOSEN, TEXT_SERVED };
 
 static int n_served(const struct text_way *w)
 {
-    return w->n_done - w->n_found;
+    return w->seq->n_done - w->seq->n_found;
 }
 
 static int n_left(const struct text_way *w)
 {
-    return w->n_token - w->n_done;
+    return sequence_text(w->seq) - w->seq->n_done;
 }
 
-/* Of the n_way texts under way those in a state, that with the smallest key; *n is how many there are. */
+/* Of the texts under way in a state, that with the smallest key; *n is how many there are. */
 static struct text_way *smallest(
-    const lutra_session *s, int n_way, int in_pass, int (*key)(const struct text_way *w), int *n)
+    const lutra_session *s, int in_pass, int (*key)(const struct text_way *w), int *n)
 {
     struct text_way *least = NULL;
     *n = 0;
-    for (struct text_way *w = s->way; w < s->way + n_way; w++) {
+    for (struct text_way *w = s->way; w < s->way + s->n_way; w++) {
         if (w->in_pass != in_pass) continue;
         if (!least || key(w) < key(least)) least = w;
         ++*n;
@@ -187,17 +186,11 @@ static struct text_way *smallest(
 }
 
 /* At most n rows of a text; returns how many. */
-static int offer_text(struct pass *pass, const struct text_way *w, int n)
+static int offer_text(struct pass *pass, struct text_way *w, int n)
 {
-    struct request *r = w->request;
-    int kept = pass->left.rows > n ? pass->left.rows - n : 0;
-    struct row_prompt text = {
-        w->seq, w->token, w->n_token, r->set.n_prompt, w->slot ? NULL : r->hints, !w->slot && r->set.top_logprobs > 0};
-    pass->left.rows -= kept;
-    n = pass_prompt(pass, &text, w->n_done);
-    pass->left.rows += kept;
-    if (!w->slot && n > 0 && r->n_done + n == r->set.n_prompt) r->last_row = pass->batch->n_row - 1;
-    return n;
+    w->n_row = pass_text(pass, w->seq, n, w->request->set.top_logprobs > 0);
+    if (w->n_row == sequence_left(w->seq)) w->row = pass->batch->n_row - 1;
+    return w->n_row;
 }
 
 /* Prompts share the rows in equal parts, those served least so far where there are too few; what short ones leave goes
@@ -206,11 +199,10 @@ static void offer_prompts(void *self, struct pass *pass)
 {
     lutra_session *s = self;
     struct text_way *w;
-    int rows = prompt_rows(s, pass), least = least_rows(s), n, n_way = texts_under_way(s);
-    for (struct request *r = s->first; r; r = r->next) r->last_row = -1;
-    for (int i = 0; i <= rows / least && (w = smallest(s, n_way, TEXT_WAITS, n_served, &n)); i++)
-        w->in_pass = TEXT_CHOSEN;
-    while (rows > 0 && (w = smallest(s, n_way, TEXT_CHOSEN, n_left, &n))) {
+    int rows = prompt_rows(s, pass), least = least_rows(s), n;
+    texts_under_way(s);
+    for (int i = 0; i <= rows / least && (w = smallest(s, TEXT_WAITS, n_served, &n)); i++) w->in_pass = TEXT_CHOSEN;
+    while (rows > 0 && (w = smallest(s, TEXT_CHOSEN, n_left, &n))) {
         int share = rows / n > least ? rows / n : least;
         rows -= offer_text(pass, w, share < rows ? share : rows);
         w->in_pass = TEXT_SERVED;
@@ -219,57 +211,38 @@ static void offer_prompts(void *self, struct pass *pass)
 
 _Static_assert(sizeof(struct lutra_hints) == sizeof(struct row_hints), "handed on as they are");
 
-/* Of what its caller has not heard of yet. */
-static void tell_hints(const struct request *r)
+/* Its caller hears of prompt tokens, and hints of them, that he has not heard of yet. */
+static void tell_progress(struct request *r)
 {
-    int from = r->n_told, to = r->n_done < r->set.n_prompt ? r->n_done : r->set.n_prompt - 1;
-    if (r->hints && r->set.on_hints && to > from)
-        r->set.on_hints(r->set.user, r->id, from, (const struct lutra_hints *)(r->hints + from), to - from);
+    const struct sequence *q = &r->seq;
+    int from = r->n_told, to = q->n_done < q->n_token ? q->n_done : q->n_token - 1;
+    if (q->n_done <= from) return;
+    r->n_told = q->n_done;
+    if (q->hints && r->set.on_hints && to > from)
+        r->set.on_hints(r->set.user, r->id, from, (const struct lutra_hints *)(q->hints + from), to - from);
+    if (r->set.on_prompt) r->set.on_prompt(r->set.user, r->id, q->n_done, q->n_token);
 }
 
-/* Samples that were behind go on with the next pass where they have come to the end of their text. */
-static void catch_up(lutra_session *s)
-{
-    for (int i = 0; i < s->n_seq; i++) {
-        struct sample *slot = &s->sample[i];
-        if (!slot->request || slot->seq < 0) continue;
-        if (slot->hints) prefix_note(s, slot);
-        if (!slot->behind) continue;
-        if (kv_seq_length(s->kv, slot->seq) < sample_catch_up(s, slot)) continue;
-        slot->behind = kv_seq_truncate(s->kv, slot->seq, slot->n_token, NULL) < 0;
-    }
-}
-
-/* Prompts advance; those at their end start the samples that have a slot, from the logits of the last row. */
+/* Texts advance; behind the last row of one, what has a slot draws: the samples of a prompt, or a sample that had lost
+ * its room before it said anything. */
 static int take_prompts(void *self, const struct pass *pass, struct lutra_error *err)
 {
     lutra_session *s = self;
-    bool started = false;
-    catch_up(s);
-    for (struct request *r = s->first; r; r = r->next) {
-        if (r->seq < 0) continue;
-        int before = r->n_done;
-        r->n_done = kv_seq_length(s->kv, r->seq);
-        s->stats.prompt_tokens += (uint64_t)(r->n_done - before);
-        if (r->n_done > before) prefix_note_prompt(s, r, before);
-        if (r->n_done > r->n_told) {
-            tell_hints(r);
-            r->n_told = r->n_done;
-            if (r->set.on_prompt) r->set.on_prompt(r->set.user, r->id, r->n_done, r->set.n_prompt);
-        }
-        int32_t seq;
-        while (r->last_row >= 0 && r->n_started < r->set.n_samples && n_free_slots(s, r) > 0 &&
-               request_sample_seq(s, r, r->set.n_prompt, &seq) == 0) {
-            struct sample *slot = free_slot(s);
-            sample_start(s, slot, r, seq);
-            if (!slot->request) continue; /* it has failed */
-            slot->row = r->last_row;
-            slot->n_pass++;
-            slot->n_underutilized += s->of_pass.n_underutilized;
-            started = true;
+    for (struct text_way *w = s->way; w < s->way + s->n_way; w++) {
+        if (w->n_row == 0) continue;
+        w->seq->n_done += w->n_row;
+        if (!w->slot) s->stats.prompt_tokens += (uint64_t)w->n_row;
+        prefix_note(s, w->seq);
+        if (!w->slot) {
+            tell_progress(w->request);
+            if (w->row >= 0) request_start_samples(s, w->request, w->row);
+        } else if (w->row >= 0) {
+            w->slot->row = w->row;
+            w->slot->tip = -1;
+            w->slot->n_pass++;
         }
     }
-    return started ? take_samples(s, pass, err) : 0;
+    return take_samples(s, pass, err);
 }
 
 static const struct row_source_ops prompts_ops = {"prompts", SOURCE_PROMPTS, offer_prompts, take_prompts};

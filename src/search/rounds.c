@@ -38,8 +38,8 @@ static void after_token(void *self, struct sample *slot)
     lutra_search_run *run = self;
     struct search_node *node = search_node(run, slot);
     bool last = !search_in_steps(run) && node->n_ended + 1 >= run->set.max_steps; /* the rest is one step */
-    if (last || !search_step_ends(run, search_generated(slot), node->step_from, slot->n_generated)) return;
-    node->step_from = slot->n_generated;
+    if (last || !search_step_ends(run, sample_generated(slot), node->step_from, sample_length(slot))) return;
+    node->step_from = sample_length(slot);
     node->n_ended++;
     slot->paused = search_in_steps(run);
     if (!slot->paused && !run->judge) search_score_own(run, slot);
@@ -62,8 +62,8 @@ static void record_end(void *self, struct sample *slot, enum lutra_stop reason)
 {
     lutra_search_run *run = self;
     struct search_node *node = search_node(run, slot);
-    run->result.generated_tokens += slot->n_generated - node->born;
-    if (!search_in_steps(run)) run->length[slot->index - run->first_id] = slot->n_generated;
+    run->result.generated_tokens += sample_length(slot) - node->born;
+    if (!search_in_steps(run)) run->length[slot->index - run->first_id] = sample_length(slot);
     bool whole = reason == LUTRA_STOP_END || reason == LUTRA_STOP_STRING || reason == LUTRA_STOP_LENGTH ||
                  reason == LUTRA_STOP_CTX_FULL;
     struct final *f = whole ? final_place(run, slot->index) : NULL;
@@ -75,11 +75,11 @@ static void record_end(void *self, struct sample *slot, enum lutra_stop reason)
     }
     f->id = slot->index;
     f->node = *node;
-    f->n_text = slot->n_generated;
-    f->n_token = slot->n_generated + (reason == LUTRA_STOP_END);
+    f->n_text = sample_length(slot);
+    f->n_token = sample_length(slot) + (reason == LUTRA_STOP_END);
     f->sum_log_prob = slot->sum_log_prob;
     f->told = false;
-    memcpy(f->token, search_generated(slot), (size_t)f->n_token * sizeof *f->token);
+    memcpy(f->token, sample_generated(slot), (size_t)f->n_token * sizeof *f->token);
     struct text_bytes text = search_spell(run, f->token, 0, f->n_text);
     f->n_answer = text.n - sample_before_answer(slot, text.n);
     search_answer(text.p + text.n - f->n_answer, f->answer, sizeof f->answer);
@@ -92,8 +92,8 @@ static bool repeats(const lutra_search_run *run, int i)
     const struct sample *a = run->live[i];
     for (int k = 0; k < i; k++) {
         const struct sample *b = run->live[k];
-        if (a->n_generated == b->n_generated && search_node(run, a)->group == search_node(run, b)->group &&
-            !memcmp(search_generated(a), search_generated(b), (size_t)a->n_generated * sizeof *a->token))
+        if (sample_length(a) == sample_length(b) && search_node(run, a)->group == search_node(run, b)->group &&
+            !memcmp(sample_generated(a), sample_generated(b), (size_t)sample_length(a) * sizeof *a->seq.token))
             return true;
     }
     return false;
@@ -105,7 +105,7 @@ static bool repeats_whole(const lutra_search_run *run, const struct final *a)
     for (int i = 0; i < run->n_final; i++) {
         const struct final *b = &run->final[i];
         if (b->id < a->id && a->n_text == b->n_text && a->node.group == b->node.group &&
-            !memcmp(a->token, b->token, (size_t)a->n_text * sizeof *a->token))
+            !memcmp(a->token, b->token, (size_t)a->n_text * sizeof *a->seq.token))
             return true;
     }
     return false;
@@ -152,7 +152,7 @@ static int fork_node(lutra_search_run *run, struct sample *from, struct lutra_er
     struct search_node *node = search_node(run, to);
     *node = *parent;
     node->parent = from->index;
-    node->born = from->n_generated;
+    node->born = sample_length(from);
     node->verify_seq = -1;
     if (parent->verify_seq >= 0) {
         TRY(lutra_seq_fork(run->judge->session, parent->verify_seq, -1, run->verify_tok, &node->verify_seq, err));
@@ -188,7 +188,7 @@ static int64_t spent(lutra_search_run *run)
 {
     int64_t n = run->result.generated_tokens;
     int n_live = search_live(run);
-    for (int i = 0; i < n_live; i++) n += run->live[i]->n_generated - search_node(run, run->live[i])->born;
+    for (int i = 0; i < n_live; i++) n += sample_length(run->live[i]) - search_node(run, run->live[i])->born;
     return n;
 }
 
@@ -203,7 +203,7 @@ static int affordable_width(lutra_search_run *run)
 {
     double left = (double)(run->set.token_budget - spent(run)), length = 1;
     int n_live = search_live(run);
-    for (int i = 0; i < n_live; i++) length = fmax(length, run->live[i]->n_generated);
+    for (int i = 0; i < n_live; i++) length = fmax(length, sample_length(run->live[i]));
     if (over_time(run)) return 1;
     if (run->set.token_budget == 0) return run->set.width;
     double rest = fmax(run->measured ? run->expected - length : 0, length / 2); /* what is long will be longer */
@@ -243,7 +243,7 @@ static int round_of_steps(lutra_search_run *run, struct lutra_error *err)
 int search_counted(lutra_search_run *run)
 {
     int n_live = search_live(run), n = run->request->n_started - run->first_id;
-    for (int i = 0; i < n_live; i++) run->length[run->live[i]->index - run->first_id] = run->live[i]->n_generated;
+    for (int i = 0; i < n_live; i++) run->length[run->live[i]->index - run->first_id] = sample_length(run->live[i]);
     if (run->set.token_budget > 0) n = search_within(run->length, n, run->set.token_budget - run->spent_in_steps);
     return run->first_id + (n == 0 && run->first_id == 0 && run->request->n_started > 0 ? 1 : n); /* one always does */
 }
@@ -350,7 +350,7 @@ static int take_round(void *self, const struct pass *pass, struct lutra_error *e
     (void)pass;
     lutra_search_run *run = self;
     struct request *r = run->request;
-    if (r->n_started == 0 || (search_in_steps(run) && r->seq >= 0)) return 0; /* some are still to begin */
+    if (r->n_started == 0 || (search_in_steps(run) && r->seq.id >= 0)) return 0; /* some are still to begin */
     int rc = search_in_steps(run) ? round_of_steps(run, err) : round_of_independent(run, err);
     if (rc == 0) draw_more(run);
     if (rc < 0) request_end(run->s, r, LUTRA_STOP_ERROR);

@@ -111,9 +111,9 @@ static int step_end(lutra_search_run *run, const struct search_node *node, const
 
 static bool next_of_sample(lutra_search_run *run, struct sample *slot, struct search_step *step)
 {
-    const int32_t *token = search_generated(slot);
+    const int32_t *token = sample_generated(slot);
     struct search_node *node = search_node(run, slot);
-    int to = step_end(run, node, token, slot->n_generated, false);
+    int to = step_end(run, node, token, sample_length(slot), false);
     *step = (struct search_step){run, node, token, slot->index, to, to, slot->sum_log_prob, NULL};
     return to > 0;
 }

@@ -158,11 +158,6 @@ static inline struct search_node *search_node(const lutra_search_run *run, const
     return &run->node[slot - session_samples(run->s)];
 }
 
-static inline const int32_t *search_generated(const struct sample *slot)
-{
-    return slot->token + slot->request->set.n_prompt;
-}
-
 /* search.c: what ties a search to its request and to the session. */
 extern const struct sample_watch search_watch;
 extern const struct row_source_ops search_source;

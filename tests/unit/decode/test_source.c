@@ -55,9 +55,8 @@ static void nothing_goes_beyond_its_room(void **state)
                 assert_int_equal(pass_draft(&pass, t, parent, token), r);
             }
         }
-        int before = b.n_row, done = 64,
-            n = pass_prompt(&pass,
-                &(struct row_prompt){.seq = n_seq, .token = prompt, .n_token = N_PROMPT, .n_prompt = N_PROMPT}, done);
+        struct sequence q = {.id = n_seq, .token = prompt, .n_token = N_PROMPT, .n_prompt = N_PROMPT, .n_done = 64};
+        int before = b.n_row, done = q.n_done, n = pass_text(&pass, &q, MOST, false);
         for (int r = 0; r < b.n_row; r++) {
             n_out += (row[r].want & WANT_ALL) != 0;
             n_draft += (row[r].want & ROW_DRAFT) != 0;

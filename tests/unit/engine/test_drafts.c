@@ -566,9 +566,9 @@ static void forks_have_the_hints(void **state)
     for (int i = 0; i < 10; i++) OK(lutra_step(f.s, &active, err));
     struct sample *from = &f.s->sample[0], *to = sample_fork(f.s, from);
     assert_non_null(to);
-    size_t n = (size_t)(N_PROMPT + from->n_generated - 1);
-    assert_true(from->hints[0].p[0] > 0 && from->hints[n - 1].p[0] > 0);
-    assert_memory_equal(to->hints, from->hints, n * sizeof *from->hints);
+    size_t n = (size_t)(N_PROMPT + sample_length(from) - 1);
+    assert_true(from->seq.hints[0].p[0] > 0 && from->seq.hints[n - 1].p[0] > 0);
+    assert_memory_equal(to->seq.hints, from->seq.hints, n * sizeof *from->seq.hints);
     fixture_close(&f);
 }
 

@@ -63,7 +63,7 @@ static void evaluate(struct fixture *f, int max_tokens)
 
 static const struct row_hints *hints_of(const struct fixture *f)
 {
-    return f->s->sample[0].hints;
+    return f->s->sample[0].seq.hints;
 }
 
 /* ---- what they say ---- */
