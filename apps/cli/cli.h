@@ -121,7 +121,8 @@ struct engine_options {
     const char *spec_type, *draft_model;
     struct option_list lora, lora_scaled;
     int draft_max, draft_min, spec_ngram_n, spec_shortlist;
-    float draft_p_min, spec_row_cost, gpu_slice_ms;
+    float draft_p_min, gpu_slice_ms;
+    struct lutra_session_experiment experiment;
 };
 
 enum { SHORTLIST_MOST = 4096 }; /* of --spec-shortlist */

@@ -125,7 +125,7 @@ int judge_open(struct judge *j, const struct judge_options *o, struct engine *e,
         if (engine_open_model(e, &j->model, o->prm, &settings, false, &err) < 0) return fail_with(&err);
     }
     struct lutra_model_info info;
-    lutra_model_info_get(j->model, &info, sizeof info);
+    lutra_model_info(j->model, &info, sizeof info);
     const char *text = o->mark ? o->mark : info.step_mark;
     if (text && tokenize(j->model, text, strlen(text), LUTRA_PARSE_SPECIAL, &mark, &err) < 0) return fail_with(&err);
     j->n_mark = mark.n;
@@ -136,12 +136,12 @@ int judge_open(struct judge *j, const struct judge_options *o, struct engine *e,
 int judge_checker(lutra_verifier **out, const char *command, const struct judge_options *o)
 {
     struct lutra_error err = {0};
-    struct lutra_checker_settings set;
-    lutra_checker_settings_init(&set, sizeof set);
+    struct lutra_verifier_settings set;
+    lutra_verifier_settings_init(&set, sizeof set);
     set.command = command;
     set.timeout_us = o->check_us;
     set.memory_bytes = (int64_t)o->check_memory << 20;
-    return lutra_verifier_open_checker(out, &set, &err) < 0 ? fail_with(&err) : 0;
+    return lutra_verifier_open(out, "program", &set, &err) < 0 ? fail_with(&err) : 0;
 }
 
 int judge_verifier(
@@ -154,8 +154,8 @@ int judge_verifier(
     vs.n_seq = j->own ? 0 : n_seq;
     vs.n_ctx = n_tok + 1 + j->n_mark * max_steps;
     vs.mark = o->mark;
-    vs.kind = o->kind;
-    return lutra_verifier_open(out, j->model, &vs, &err) < 0 ? fail_with(&err) : 0;
+    vs.model = j->model;
+    return lutra_verifier_open(out, o->kind, &vs, &err) < 0 ? fail_with(&err) : 0;
 }
 
 void judge_close(struct judge *j, const struct engine *e)

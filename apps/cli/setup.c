@@ -94,7 +94,7 @@ static const struct option speculation_table[] = {
     {"--spec-shortlist", "SPEC_SHORTLIST", OPT_INT, AT(spec_shortlist), "N",
         .help = "calibrated: tokens that a prompt's hints are chosen from; 0 = the whole vocabulary", .min = 0,
         .max = SHORTLIST_MOST, .needs = "--spec-type --spec"},
-    {"--spec-row-cost", "SPEC_ROW_COST", OPT_FLOAT, AT(spec_row_cost), "X",
+    {"--spec-row-cost", "SPEC_ROW_COST", OPT_FLOAT, AT(experiment.draft_row_cost), "X",
         .help = "what a further row costs, in passes of one row: how much is drafted is then the same everywhere; "
                 "0 = as measured",
         .min = 0, .max = 1, .needs = DRAFTS},
@@ -123,6 +123,7 @@ void engine_options_init(struct engine_options *opts)
         .draft_max = s.draft_max,
         .draft_min = s.draft_min,
         .draft_p_min = s.draft_p_min,
+        .experiment.size = sizeof opts->experiment,
         .spec_ngram_n = s.spec_ngram_size_n,
         .spec_shortlist = s.spec_shortlist};
 }
@@ -329,7 +330,7 @@ int engine_open(struct engine *e, const struct engine_options *opts, bool vocab_
     for (int i = 0; i < settings.n_adapter; i++) free((void *)adapter[i].path);
     if (code || rc < 0) return code ? code : fail_with(&err);
     e->load_us = now_us() - start;
-    lutra_model_info_get(e->model, &e->info, sizeof e->info);
+    lutra_model_info(e->model, &e->info, sizeof e->info);
     return 0;
 }
 
@@ -354,7 +355,7 @@ void engine_session_settings(const struct engine_options *opts, struct lutra_ses
     settings->draft_p_min = opts->draft_p_min;
     settings->spec_ngram_size_n = opts->spec_ngram_n;
     settings->spec_shortlist = opts->spec_shortlist;
-    settings->draft_row_cost = opts->spec_row_cost;
+    settings->experiment = &opts->experiment;
 }
 
 int engine_open_session(struct engine *e, const struct engine_options *opts, struct lutra_session_settings settings)

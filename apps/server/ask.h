@@ -61,6 +61,7 @@ struct ask {
     const char *tool;    /* ... one of this tool; NULL = of any */
     bool one_call;       /* at most one */
     enum call_style calls;
+    struct lutra_request_experiment experiment;
     int32_t *said;                      /* owned; for tests: what the reply says, whatever the model holds likely */
     struct text schema, samplers;       /* owned: set.json_schema or set.structure, sampling.samplers */
     const char *breaker[ASK_STOPS_MAX]; /* sampling.dry_sequence_breakers */

@@ -212,8 +212,10 @@ static void force_reply(struct ask *a, const struct served *m, struct problem *p
     if (!p->status && grow(&t, t.n + 1, p)) t.id[t.n++] = m->info.eos;
     a->said = t.id;
     a->set.structure = NULL;
-    a->set.forced = t.id;
-    a->set.n_forced = t.n;
+    lutra_request_experiment_init(&a->experiment, sizeof a->experiment);
+    a->experiment.forced = t.id;
+    a->experiment.n_forced = t.n;
+    a->set.experiment = &a->experiment;
 }
 
 /* Token ids that the vocabulary must have. */

@@ -164,7 +164,7 @@ struct lutra_model_info {
     const char *step_mark; /* a verifier's own mark behind each step (lutra/search.h); NULL = none */
     const char *plan;      /* how clusters of CPUs share its passes, in words; "" = nothing is shared */
 };
-LUTRA_API void lutra_model_info_get(const lutra_model *model, struct lutra_model_info *info, size_t size);
+LUTRA_API void lutra_model_info(const lutra_model *model, struct lutra_model_info *info, size_t size);
 
 /* The i-th key of the file's metadata, in its order; NULL past the last.  Of the model. */
 LUTRA_API const char *lutra_model_meta_key(const lutra_model *model, int i);

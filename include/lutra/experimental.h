@@ -43,6 +43,37 @@ struct lutra_hints {
  * hints of one session serve another; 0: it has none, no drafter is calibrated. */
 LUTRA_API uint64_t lutra_session_hints(const lutra_session *session);
 
+/* lutra_session_settings.experiment; read when the session opens. */
+struct lutra_session_experiment {
+    size_t size;
+    /* What a further row costs, in passes of one row, 0..1: how much is drafted is then a matter of counts and the same
+     * everywhere; 0 = as measured while it runs. */
+    float draft_row_cost;
+};
+LUTRA_API void lutra_session_experiment_init(struct lutra_session_experiment *experiment, size_t size);
+
+/* lutra_request.experiment; copied at submit. */
+struct lutra_request_experiment {
+    size_t size;
+    /* [n_likely] tokens that its text will probably use beside those of the prompt, the likeliest first: calibrated
+     * drafts look at them (spec_shortlist).  May be NULL. */
+    const int32_t *likely;
+    int n_likely;
+    /* Where the session's drafters are calibrated: the hints of prompt tokens first .. first + n - 1, as they are
+     * evaluated or found in the prefix cache; of all but the last token.  Borrowed for the call.  May be NULL. */
+    void (*on_hints)(void *user, int32_t request, int first, const struct lutra_hints *hints, int n);
+    /* [n_prompt] hints of its prompt's tokens that are known already, e.g. of an earlier prompt with the same text in
+     * it (lutra_recall_known()); p[0] 0: not known.  Where the session's drafters are calibrated, those rows are not
+     * evaluated for hints again.  They are guesses like all hints: wrong ones cost passes, never the text.  A token or
+     * p that cannot be is LUTRA_E_ARGUMENT.  May be NULL. */
+    const struct lutra_hints *known_hints;
+    /* [n_forced] what its samples say, whatever the model holds likely, and no more: to measure drafts at a text that
+     * random weights would not write.  Log-probs are 0.  NULL = they say what is sampled. */
+    const int32_t *forced;
+    int n_forced;
+};
+LUTRA_API void lutra_request_experiment_init(struct lutra_request_experiment *experiment, size_t size);
+
 #ifdef __cplusplus
 }
 #endif

@@ -15,7 +15,6 @@
 #define LUTRA_GENERATE_H
 
 #include "lutra/chat.h"
-#include "lutra/experimental.h"
 #include "lutra/session.h"
 
 #ifdef __cplusplus
@@ -152,27 +151,11 @@ struct lutra_request {
      * token or parent that cannot be, or too many, end the request with LUTRA_STOP_ERROR. */
     int (*on_draft)(void *user, const struct lutra_draft_tip *tip, struct lutra_draft *draft, int n_max);
     const char *chat_template; /* that made the prompt: its tags tell reasoning apart; NULL = the model's */
-    /* [n_likely] tokens that its text will probably use beside those of the prompt, the likeliest first: calibrated
-     * drafts look at them (spec_shortlist).  Copied; may be NULL. */
-    const int32_t *likely;
-    int n_likely;
-    /* Where the session's drafters are calibrated: the hints of prompt tokens first .. first + n - 1, as they are
-     * evaluated or found in the prefix cache; of all but the last token.  Borrowed for the call.  May be NULL. */
-    void (*on_hints)(void *user, int32_t request, int first, const struct lutra_hints *hints, int n);
-    /* [n_forced] what its samples say, whatever the model holds likely, and no more: to measure drafts at a text that
-     * random weights would not write.  Log-probs are 0.  Copied; NULL = they say what is sampled. */
-    const int32_t *forced;
-    int n_forced;
     /* Tokens that a sample may think; then it says the tag that ends reasoning, with log-probs of 0, and goes on with
      * its answer. Up to 8 more where they complete a character, the tag or what may be a stop string.  0: the tag comes
      * at once; -1 (default): as many as it likes.  Where the chat template has no tags of reasoning, anything but -1 is
      * LUTRA_E_ARGUMENT. */
     int reasoning_budget;
-    /* [n_prompt] hints of its prompt's tokens that are known already, e.g. of an earlier prompt with the same text in
-     * it (lutra_recall_known()); p[0] 0: not known.  Where the session's drafters are calibrated, those rows are not
-     * evaluated for hints again.  They are guesses like all hints: wrong ones cost passes, never the text.  A token or
-     * p that cannot be is LUTRA_E_ARGUMENT.  Copied; may be NULL. */
-    const struct lutra_hints *known_hints;
     /* What every sample's text must be, or NULL; at most one of the two, a NUL-terminated text, read at submit.  The
      * best tokens that are allowed are drawn from, as if all others had a logit of -infinity; log-probs stay the
      * model's.  Reasoning before the answer is free.  A sample ends with LUTRA_STOP_END where its text is whole and
@@ -191,13 +174,14 @@ struct lutra_request {
     /* Prompt tokens in the cache so far, after each pass that evaluated some; may be NULL. */
     void (*on_prompt)(void *user, int32_t request, int n_done, int n_prompt);
     /* [n_text] the prompt as text, where `prompt` is NULL: tokens as LUTRA_ADD_SPECIAL | LUTRA_PARSE_SPECIAL makes
-     * them. Without known_hints. */
+     * them.  Without known_hints. */
     const char *text;
     size_t n_text;
     /* Instead of `grammar` and `json_schema`: structural tags in XGrammar's notation (JSON), text that is free up to a
      * trigger and constrained behind it, as for calls of tools; src/decode/grammar/structure.c lists what is built.
      * With show_special they see control tokens, too.  Where the text is divided into channels they see all of it. */
     const char *structure;
+    const struct lutra_request_experiment *experiment; /* lutra/experimental.h; NULL = none */
 };
 LUTRA_API void lutra_request_init(struct lutra_request *request, size_t size);
 

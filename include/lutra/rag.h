@@ -101,7 +101,7 @@ struct lutra_store_stats {
     uint64_t token_bytes; /* of the files beside it that drafts come from, of all vocabularies */
     uint64_t hint_bytes;  /* in the file: what models held likely in chunks that they have read (lutra_recall_save()) */
 };
-LUTRA_API int lutra_store_stats_get(
+LUTRA_API int lutra_store_stats(
     lutra_store *store, struct lutra_store_stats *stats, size_t size, struct lutra_error *err);
 
 /* Builds the index anew and writes the files without gaps: nothing of what was removed is left in them.  LUTRA_E_BUSY
@@ -200,7 +200,7 @@ LUTRA_API int lutra_drafts_guess(
     lutra_drafts *drafts, const struct lutra_draft_tip *tip, struct lutra_draft *draft, int n_max);
 
 /* The texts' most frequent tokens, those first (equal ones: the lower id), at most n_max; returns how many.  For
- * lutra_request.likely, so that calibrated drafts look at them.  LUTRA_E_NO_MEMORY. */
+ * lutra_request_experiment.likely, so that calibrated drafts look at them.  LUTRA_E_NO_MEMORY. */
 LUTRA_API int lutra_drafts_likely(const lutra_drafts *drafts, int32_t *token, int n_max, struct lutra_error *err);
 
 struct lutra_drafts_stats {
@@ -209,7 +209,7 @@ struct lutra_drafts_stats {
     int n_segment;          /* sorted parts that are looked through one by one */
     uint64_t segment_bytes; /* of files, or memory */
 };
-LUTRA_API void lutra_drafts_stats_get(const lutra_drafts *drafts, struct lutra_drafts_stats *stats, size_t size);
+LUTRA_API void lutra_drafts_stats(const lutra_drafts *drafts, struct lutra_drafts_stats *stats, size_t size);
 
 /* ---- hints ------------------------------------------------------------------------------------------------------ */
 
@@ -217,8 +217,8 @@ LUTRA_API void lutra_drafts_stats_get(const lutra_drafts *drafts, struct lutra_d
  * not ask the model again what it expects there.
  *
  *     lutra_recall_open(&recall, store, model, lutra_session_hints(session), found, prompt, n_prompt, &err);
- *     request.known_hints = lutra_recall_known(recall);
- *     request.on_hints = ...;    calls lutra_recall_take(recall, first, hints, n)
+ *     experiment.known_hints = lutra_recall_known(recall);
+ *     experiment.on_hints = ...;    calls lutra_recall_take(recall, first, hints, n)
  *     lutra_generate(session, &request, &err);
  *     lutra_recall_save(recall, &err);
  *

@@ -13,38 +13,7 @@ extern "C" {
 
 typedef struct lutra_verifier lutra_verifier;
 
-/* A model as a judge beside the generator.  Kinds, chosen by these settings or by the file's key `lutra.prm.kind`:
- *   value       a value head (`cls.output`): linear on the last hidden state, or on a dense layer (`cls`) with a ReLU;
- *               then the sigmoid of its one class, or the softmax of the second of its two.  Folders of the classes
- *               ...ForProcessRewardModel, ...ForRewardModel, ...ForSequenceClassification and
- *               ...ForTokenClassification open as this kind
- *   token       the probability of one token against another behind a step ('+' and '-' unless others are named)
- *   likelihood  any language model: its probability of the step, exp(sum of log p(token | all before))
- * Its vocabulary must be the generator's.  A likelihood verifier on the generator's own lutra_model judges by the rows
- * that sampling has evaluated anyway; the other kinds evaluate theirs, as they read the row of a step's last token. */
-struct lutra_verifier_settings {
-    size_t size;
-    int n_ctx;                       /* longest prompt + solution; 0 = the model's training context */
-    int n_seq;                       /* candidates of all its searches at once; 16.  0 = no cache of its own, for
-                                        searches on the same model (likelihood only) */
-    int n_batch;                     /* rows of one pass; 512 */
-    const char *mark;                /* text put behind each step for the verifier to judge at; NULL = the file's key
-                                        lutra.prm.mark (...ForProcessRewardModel has <extra_0>), or none */
-    const char *positive, *negative; /* token kind; NULL = what the file names */
-    const char *kind;                /* NULL = what the file says */
-};
-LUTRA_API void lutra_verifier_settings_init(struct lutra_verifier_settings *settings, size_t size);
-LUTRA_API int lutra_verifier_open(
-    lutra_verifier **out, lutra_model *model, const struct lutra_verifier_settings *settings, struct lutra_error *err);
-LUTRA_API void lutra_verifier_close(lutra_verifier **verifier);
-
-/* Rewards in [0, 1] of a solution's steps, read at the token before each entry of step_end (ascending offsets into
- * solution, the last <= n_solution).  Evaluates the prompt, too: a search scores only new rows. */
-LUTRA_API int lutra_verifier_score(lutra_verifier *verifier, const int32_t *prompt, int n_prompt,
-    const int32_t *solution, const int *step_end, int n_step, double *reward, struct lutra_error *err);
-
-/* What a checker judges: where checking is easier than answering, a rule or a program is a better judge than a
- * model. */
+/* What a checker judges. */
 struct lutra_check {
     size_t size;
     const char *question; /* lutra_search.question; "" */
@@ -59,30 +28,57 @@ LUTRA_API void lutra_check_init(struct lutra_check *check, size_t size);
  * Called from lutra_step() in an order that depends on the seed only; must not call into the session. */
 typedef double (*lutra_check_fn)(void *user, const struct lutra_check *check, char *why, size_t n_why);
 
-/* A verifier that asks a function.  It has no model and no rows, fits every generator, and judges whole candidates;
- * steps, too, in a search over steps.  A candidate without a reward has the score 0; events say why, and
- * lutra_search_result counts those with one.  Where all scores are 0, the most frequent answer wins. */
-LUTRA_API int lutra_verifier_open_check(
-    lutra_verifier **out, lutra_check_fn check, void *user, struct lutra_error *err);
-
-/* A checker by name, or a program that is started at once and stays; src/search/checker.h describes its lines.  Names:
- *   countdown   the rule of the game: the numbers of the question make its last number, one equation per line
- *   equation    every line with a `=` holds, computed exactly
- *   answer      lutra_answer() of the text is that of `expected`: for measuring only
- *   json-schema:FILE   the text, or its last ``` block, is JSON that holds by the schema in FILE (at most 1 MiB,
- *               read when it opens); a keyword that is not built is LUTRA_E_UNSUPPORTED, with its path
- * Anything else is a command: words parted by blanks; '...', "..." and \ as in a shell, nothing else: no shell runs. */
-struct lutra_checker_settings {
+/* What judges candidates, by the kind that it is opened with.  A model judges beside the generator:
+ *   value       a value head (`cls.output`): linear on the last hidden state, or on a dense layer (`cls`) with a ReLU;
+ *               then the sigmoid of its one class, or the softmax of the second of its two.  Folders of the classes
+ *               ...ForProcessRewardModel, ...ForRewardModel, ...ForSequenceClassification and
+ *               ...ForTokenClassification open as this kind
+ *   token       the probability of one token against another behind a step ('+' and '-' unless others are named)
+ *   likelihood  any language model: its probability of the step, exp(sum of log p(token | all before))
+ *   NULL        what the file says, by its key `lutra.prm.kind` or its tensors; token where settings name tokens
+ * Its vocabulary must be the generator's.  A likelihood verifier on the generator's own lutra_model judges by the rows
+ * that sampling has evaluated anyway; the other kinds evaluate theirs, as they read the row of a step's last token.
+ *
+ * Where checking is easier than answering, a function or a program is a better judge than a model:
+ *   function    settings.check
+ *   program     settings.command: a program that is started at once and stays (src/search/checker.h describes its
+ *               lines), or one of these names:
+ *     countdown   the rule of the game: the numbers of the question make its last number, one equation per line
+ *     equation    every line with a `=` holds, computed exactly
+ *     answer      lutra_answer() of the text is that of `expected`: for measuring only
+ *     json-schema:FILE   the text, or its last ``` block, is JSON that holds by the schema in FILE (at most 1 MiB,
+ *                 read when it opens); a keyword that is not built is LUTRA_E_UNSUPPORTED, with its path
+ * Such checkers have no rows, fit every generator, and judge whole candidates; steps, too, in a search over steps.  A
+ * candidate without a reward has the score 0; events say why, and lutra_search_result counts those with one.  Where all
+ * scores are 0, the most frequent answer wins. */
+struct lutra_verifier_settings {
     size_t size;
-    const char *command;
-    uint64_t timeout_us;  /* for one reply, the program's start included; 5 s */
-    int64_t memory_bytes; /* of its address space; 0 = no limit; 4 GiB */
-    int restarts;         /* processes started in place of failed ones, at most; 10000 */
+    lutra_model *model;              /* open for longer than the verifier */
+    int n_ctx;                       /* longest prompt + solution; 0 = the model's training context */
+    int n_seq;                       /* candidates of all its searches at once; 16.  0 = no cache of its own, for
+                                        searches on the same model (likelihood only) */
+    int n_batch;                     /* rows of one pass; 512 */
+    const char *mark;                /* text put behind each step for the verifier to judge at; NULL = the file's key
+                                        lutra.prm.mark (...ForProcessRewardModel has <extra_0>), or none */
+    const char *positive, *negative; /* token; NULL = what the file names */
+    lutra_check_fn check;            /* function */
+    void *check_user;
+    const char *command;  /* program: words parted by blanks; '...', "..." and \ as in a shell, nothing else: no shell
+                             runs */
+    uint64_t timeout_us;  /* program: for one reply, its start included; 5 s */
+    int64_t memory_bytes; /* program: of its address space; 0 = no limit; 4 GiB */
+    int restarts;         /* program: processes started in place of failed ones, at most; 10000 */
 };
-LUTRA_API void lutra_checker_settings_init(struct lutra_checker_settings *settings, size_t size);
-/* LUTRA_E_ARGUMENT: no such command line; LUTRA_E_IO: it cannot be run. */
-LUTRA_API int lutra_verifier_open_checker(
-    lutra_verifier **out, const struct lutra_checker_settings *settings, struct lutra_error *err);
+LUTRA_API void lutra_verifier_settings_init(struct lutra_verifier_settings *settings, size_t size);
+/* LUTRA_E_ARGUMENT: no such kind, or settings that it lacks; LUTRA_E_IO: the program cannot be run. */
+LUTRA_API int lutra_verifier_open(
+    lutra_verifier **out, const char *kind, const struct lutra_verifier_settings *settings, struct lutra_error *err);
+LUTRA_API void lutra_verifier_close(lutra_verifier **verifier);
+
+/* Rewards in [0, 1] of a solution's steps, read at the token before each entry of step_end (ascending offsets into
+ * solution, the last <= n_solution).  Evaluates the prompt, too: a search scores only new rows. */
+LUTRA_API int lutra_verifier_score(lutra_verifier *verifier, const int32_t *prompt, int n_prompt,
+    const int32_t *solution, const int *step_end, int n_step, double *reward, struct lutra_error *err);
 
 /* Asks a checker about one text, outside a search; *reward in [0, 1].  LUTRA_E_ARGUMENT: the verifier is a model, or
  * there is no reward, for the reason in err. */

@@ -13,7 +13,7 @@
 #ifndef LUTRA_SESSION_H
 #define LUTRA_SESSION_H
 
-#include "lutra/core.h"
+#include "lutra/experimental.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -44,9 +44,6 @@ struct lutra_session_settings {
     /* Frees K/V that a sliding-window layer can no longer attend to, but for 64 positions of slack.  Sequences can not
      * be cut or forked further back (LUTRA_E_ARGUMENT); a prompt is then evaluated again.  CPU only.  Default false. */
     bool free_windows;
-    /* What a further row costs, in passes of one row: how much is drafted is then a matter of counts and the same
-     * everywhere; 0 = as measured while it runs. */
-    float draft_row_cost;
     /* While samples run, prompts get so many rows of a pass that it takes about so long, as measured, and never less
      * than 16 or a block of bulk rows; 100,000.  0 = all that a pass has room for. */
     uint64_t prompt_us;
@@ -54,6 +51,7 @@ struct lutra_session_settings {
     /* File that gets what each device computed, what was copied and when the caller waited, in every pass, as JSON for
      * Chrome's and Perfetto's trace viewers; it appears whole when the session is closed.  NULL = none.  LUTRA_E_IO. */
     const char *timeline;
+    const struct lutra_session_experiment *experiment; /* lutra/experimental.h; NULL = none */
 };
 LUTRA_API void lutra_session_settings_init(struct lutra_session_settings *settings, size_t size);
 

@@ -127,8 +127,8 @@ static bool take_from_youngest(lutra_session *s, struct request *r, const struct
     for (struct request *o = r; o; o = o->next)
         if (!o->share && (o->seq.id >= 0 || last_with_room(s, o, o == r ? slot->index : -1))) youngest = o;
     if (!youngest) return false;
-    lose(s, youngest->seq.id >= 0 ? &youngest->seq
-                                  : &last_with_room(s, youngest, youngest == r ? slot->index : -1)->seq);
+    lose(s,
+        youngest->seq.id >= 0 ? &youngest->seq : &last_with_room(s, youngest, youngest == r ? slot->index : -1)->seq);
     return true;
 }
 

@@ -51,7 +51,7 @@ int request_open_grammar(lutra_session *s, struct request *r, const struct lutra
     if (!!set->grammar + !!set->json_schema + !!set->structure > 1)
         return lutra_fail(
             err, LUTRA_E_ARGUMENT, "request: more than one of grammar, json_schema and structure; give one of them");
-    if (set->forced) return lutra_fail(err, LUTRA_E_ARGUMENT, "request: forced tokens and a grammar");
+    if (r->experiment.forced) return lutra_fail(err, LUTRA_E_ARGUMENT, "request: forced tokens and a grammar");
     TRY(open_shared(s, set->show_special, err));
     TRY(grammar_cache_take(
         s->grammar_cache, kind, text, strlen(text), s->grammar_vocab[set->show_special], &r->grammar, err));

@@ -7,7 +7,7 @@
  * on (the last layer's feed-forward and the head), with a head over a shortlist of the vocabulary: the tokens of the
  * prompts of this pass, then those their requests name, then the lowest ids, which vocabularies give to what is
  * commonest.  All its rows are bulk rows.  K/V, classes and results of the pass are what they are without.  Rows whose
- * hints are known (lutra_request.known_hints) are left out.
+ * hints are known (lutra_request_experiment.known_hints) are left out.
  */
 #include "engine/session_impl.h"
 
@@ -198,7 +198,7 @@ static int choose(lutra_session *s, struct lutra_error *err)
     for (const struct request *r = s->first; r; r = r->next)
         for (int i = 0; request_in_prompt(r) && i < r->set.n_prompt; i++) add(&l, r->set.prompt[i]);
     for (const struct request *r = s->first; r; r = r->next)
-        for (int i = 0; request_in_prompt(r) && i < r->set.n_likely; i++) add(&l, r->set.likely[i]);
+        for (int i = 0; request_in_prompt(r) && i < r->experiment.n_likely; i++) add(&l, r->experiment.likely[i]);
     for (int32_t token = 0; l.n < l.most; token++) add(&l, token);
     if (h->chosen && memcmp(h->id, h->next_id, (size_t)l.n * sizeof *h->id) == 0) return 0;
     const struct tensor *all = &head_of(s)->weight[0]->tensor;

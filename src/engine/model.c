@@ -354,7 +354,7 @@ int lutra_model_close(lutra_model **model)
     return 0;
 }
 
-void lutra_model_info_get(const lutra_model *m, struct lutra_model_info *info, size_t size)
+void lutra_model_info(const lutra_model *m, struct lutra_model_info *info, size_t size)
 {
     if (!m) {
         settings_fill(info, size,

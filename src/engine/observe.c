@@ -160,7 +160,7 @@ int observe_run(lutra_session *s, const int32_t *ids, int n_chunk, const struct 
     const struct op_list *list = model_ops(s->model->model);
     struct walk w = {.s = s, .list = list, .o = o, .ids = ids, .n_chunk = n_chunk, .n_row = s->n_ctx};
     int32_t seq;
-    lutra_model_info_get(s->model, &w.info, sizeof w.info);
+    lutra_model_info(s->model, &w.info, sizeof w.info);
     TRY(kv_seq_open(s->kv, s->n_ctx, &seq, err));
     int rc = walk(&w, seq, err);
     kv_seq_close(s->kv, seq);

@@ -19,9 +19,9 @@ static void request_free(struct request *r)
     for (int i = 0; r->set.stop && i < r->set.n_stop; i++) free((char *)r->set.stop[i]);
     free((void *)r->set.stop);
     free(r->seq.token);
-    free((void *)r->set.likely);
+    free((void *)r->experiment.likely);
     free(r->seq.hints);
-    free((void *)r->set.forced);
+    free((void *)r->experiment.forced);
     text_tokens_fini(&r->closing);
     free((void *)r->sampling.bias);
     free((void *)r->sampling.breaker);
@@ -50,24 +50,29 @@ static int check_request(const lutra_session *s, const struct lutra_request *set
         return lutra_fail(err, LUTRA_E_ARGUMENT, "request: %d stop tokens, at most 64, or no list", set->n_stop_tokens);
     if (set->reasoning_budget < -1)
         return lutra_fail(err, LUTRA_E_ARGUMENT, "request: reasoning_budget is %d, below -1", set->reasoning_budget);
-    if (set->n_likely < 0 || (set->n_likely > 0 && !set->likely))
-        return lutra_fail(err, LUTRA_E_ARGUMENT, "request: %d likely tokens, or no list", set->n_likely);
     int n_vocab = model_ops(s->model->model)->n_vocab;
     for (int i = 0; i < set->n_prompt; i++)
         if (set->prompt[i] < 0 || set->prompt[i] >= n_vocab)
             return lutra_fail_at(err, LUTRA_E_ARGUMENT, (uint64_t)i, "request: prompt token %d is %d, outside 0..%d", i,
                 set->prompt[i], n_vocab - 1);
-    if (set->forced && (set->n_forced < 1 || set->n_forced >= s->n_ctx))
-        return lutra_fail(
-            err, LUTRA_E_ARGUMENT, "request: %d forced tokens, outside 1..%d", set->n_forced, s->n_ctx - 1);
-    for (int i = 0; set->forced && i < set->n_forced; i++)
-        if (set->forced[i] < 0 || set->forced[i] >= n_vocab)
-            return lutra_fail_at(err, LUTRA_E_ARGUMENT, (uint64_t)i, "request: forced token %d is %d, outside 0..%d", i,
-                set->forced[i], n_vocab - 1);
     for (int i = 0; i < set->n_stop; i++)
         if (!set->stop[i] || !*set->stop[i] || strlen(set->stop[i]) > SESSION_STOP_BYTES)
             return lutra_fail(err, LUTRA_E_ARGUMENT, "request: stop string %d is empty or longer than %d bytes", i,
                 SESSION_STOP_BYTES);
+    return 0;
+}
+
+static int check_experiment(const lutra_session *s, const struct lutra_request_experiment *x, struct lutra_error *err)
+{
+    int n_vocab = model_ops(s->model->model)->n_vocab;
+    if (x->n_likely < 0 || (x->n_likely > 0 && !x->likely))
+        return lutra_fail(err, LUTRA_E_ARGUMENT, "request: %d likely tokens, or no list", x->n_likely);
+    if (x->forced && (x->n_forced < 1 || x->n_forced >= s->n_ctx))
+        return lutra_fail(err, LUTRA_E_ARGUMENT, "request: %d forced tokens, outside 1..%d", x->n_forced, s->n_ctx - 1);
+    for (int i = 0; x->forced && i < x->n_forced; i++)
+        if (x->forced[i] < 0 || x->forced[i] >= n_vocab)
+            return lutra_fail_at(err, LUTRA_E_ARGUMENT, (uint64_t)i, "request: forced token %d is %d, outside 0..%d", i,
+                x->forced[i], n_vocab - 1);
     return 0;
 }
 
@@ -90,21 +95,18 @@ static int check_hints(const struct lutra_hints *h, int n_vocab, int at, struct 
 }
 
 static int copy_for_hints(
-    const lutra_session *s, struct request *r, const struct lutra_request *set, struct lutra_error *err)
+    const lutra_session *s, struct request *r, const struct lutra_request_experiment *x, struct lutra_error *err)
 {
-    r->set.likely = NULL;
-    r->set.n_likely = 0;
-    r->set.known_hints = NULL; /* r->hints has them */
     if (!s->hints.n_row) return 0;
-    int n = set->n_likely < s->hints.n_short ? set->n_likely : s->hints.n_short;
+    int n = x->n_likely < s->hints.n_short ? x->n_likely : s->hints.n_short;
     int32_t *likely = calloc((size_t)n + 1, sizeof *likely);
-    r->set.likely = likely;
-    r->seq.hints = calloc((size_t)set->n_prompt, sizeof *r->seq.hints);
+    r->experiment.likely = likely;
+    r->seq.hints = calloc((size_t)r->set.n_prompt, sizeof *r->seq.hints);
     if (!likely || !r->seq.hints) return lutra_fail(err, LUTRA_E_NO_MEMORY, "request: out of memory");
-    if (n > 0) memcpy(likely, set->likely, (size_t)n * sizeof *likely);
-    r->set.n_likely = n;
-    for (int i = 0; set->known_hints && i < set->n_prompt; i++) {
-        const struct lutra_hints *h = &set->known_hints[i];
+    if (n > 0) memcpy(likely, x->likely, (size_t)n * sizeof *likely);
+    r->experiment.n_likely = n;
+    for (int i = 0; x->known_hints && i < r->set.n_prompt; i++) {
+        const struct lutra_hints *h = &x->known_hints[i];
         TRY(check_hints(h, model_ops(s->model->model)->n_vocab, i, err));
         for (int k = 0; k < ROW_HINTS && h->p[k] > 0; k++)
             r->seq.hints[i].token[k] = h->token[k], r->seq.hints[i].p[k] = h->p[k];
@@ -112,15 +114,29 @@ static int copy_for_hints(
     return 0;
 }
 
-static int copy_forced(struct request *r, const struct lutra_request *set, struct lutra_error *err)
+static int copy_forced(struct request *r, const struct lutra_request_experiment *x, struct lutra_error *err)
 {
-    int32_t *forced = set->forced ? malloc((size_t)set->n_forced * sizeof *forced) : NULL;
-    r->set.forced = forced;
-    if (!set->forced) return 0;
+    int32_t *forced = x->forced ? malloc((size_t)x->n_forced * sizeof *forced) : NULL;
+    r->experiment.forced = forced;
+    if (!x->forced) return 0;
     if (!forced) return lutra_fail(err, LUTRA_E_NO_MEMORY, "request: out of memory");
-    memcpy(forced, set->forced, (size_t)set->n_forced * sizeof *forced);
-    if (set->max_tokens < 0 || set->max_tokens > set->n_forced) r->set.max_tokens = set->n_forced;
+    memcpy(forced, x->forced, (size_t)x->n_forced * sizeof *forced);
+    if (r->set.max_tokens < 0 || r->set.max_tokens > x->n_forced) r->set.max_tokens = x->n_forced;
     return 0;
+}
+
+static int copy_experiment(
+    const lutra_session *s, struct request *r, const struct lutra_request *set, struct lutra_error *err)
+{
+    struct lutra_request_experiment x;
+    lutra_request_experiment_init(&x, sizeof x);
+    r->set.experiment = NULL;
+    TRY(settings_copy(&x, sizeof x, set->experiment, "the request's experiment", err));
+    TRY(check_experiment(s, &x, err));
+    if (set->text && x.known_hints) return lutra_fail(err, LUTRA_E_ARGUMENT, "request: a text beside known_hints");
+    r->experiment.on_hints = x.on_hints;
+    TRY(copy_forced(r, &x, err));
+    return copy_for_hints(s, r, &x, err);
 }
 
 /* The tokens that end a sample of it, and while it is short, a mask without them and the model's. */
@@ -168,11 +184,10 @@ static int prepare_budget(const lutra_session *s, struct request *r, struct lutr
 static int copy_request(lutra_session *s, struct request *r, const struct lutra_request *set, struct lutra_error *err)
 {
     r->set = *set;
-    r->set.sampling = NULL;                                                    /* r->sampling has it */
-    r->set.prompt = r->set.likely = r->set.forced = r->set.stop_tokens = NULL; /* what is freed is its own */
+    r->set.sampling = NULL;                    /* r->sampling has it */
+    r->set.prompt = r->set.stop_tokens = NULL; /* what is freed is its own */
     r->set.stop = NULL;
     r->set.text = NULL;
-    TRY(copy_forced(r, set, err));
     r->set.stop = calloc((size_t)set->n_stop + 1, sizeof *r->set.stop);
     int32_t *prompt = malloc((size_t)set->n_prompt * sizeof *prompt);
     r->set.prompt = prompt;
@@ -185,7 +200,7 @@ static int copy_request(lutra_session *s, struct request *r, const struct lutra_
         if (!(((char **)r->set.stop)[i] = strdup(set->stop[i])))
             return lutra_fail(err, LUTRA_E_NO_MEMORY, "request: out of memory");
     TRY(copy_ends(s, r, set, err));
-    TRY(copy_for_hints(s, r, set, err));
+    TRY(copy_experiment(s, r, set, err));
     r->tags = set->chat_template ? text_reasoning_tags(set->chat_template) : s->model->tags;
     r->reasons = text_opens_reasoning(s->model->vocab, r->tags, set->prompt, set->n_prompt);
     r->channel = r->tags && r->tags->answer ? text_token_find(s->model->vocab, CHANNEL, strlen(CHANNEL)) : -1;
@@ -263,8 +278,7 @@ int request_encode(const lutra_session *s, struct lutra_request *set, struct tex
 {
     *own = (struct text_tokens){0};
     if (!set->text) return 0;
-    if (set->prompt || set->known_hints)
-        return lutra_fail(err, LUTRA_E_ARGUMENT, "request: a text beside %s", set->prompt ? "a prompt" : "known_hints");
+    if (set->prompt) return lutra_fail(err, LUTRA_E_ARGUMENT, "request: a text beside a prompt");
     TRY(text_encode(s->model->vocab, set->text, set->n_text, TEXT_ADD_SPECIAL | TEXT_PARSE_SPECIAL, own, err));
     set->prompt = own->ids;
     set->n_prompt = own->n < INT32_MAX ? (int)own->n : INT32_MAX;

@@ -252,7 +252,7 @@ enum { BUDGET_GRACE = 8 };
 int32_t sample_forced(struct sample *slot)
 {
     const struct request *r = slot->request;
-    if (r->set.forced) return r->set.forced[sample_length(slot)];
+    if (r->experiment.forced) return r->experiment.forced[sample_length(slot)];
     int over = slot->n_thought - r->set.reasoning_budget;
     bool begun = slot->n_hold > 0 || text_stream_waits(slot->stream);
     bool closes = slot->n_closed > 0 ||

@@ -24,14 +24,14 @@ struct sample_watch {
 
 /* One sample slot: what a running sample needs, reserved when the session opens. */
 struct sample {
-    struct request *request; /* NULL: the slot is free */
-    int index;               /* which of the request's samples */
-    struct sequence seq;     /* [n_ctx + 1] prompt and generated tokens */
-    bool has_room;           /* for the rows of this pass */
-    int32_t grammar_state;   /* of its text, where the request has a grammar */
-    bool paused;             /* no row until a search goes on with it */
-    int32_t row;             /* where it stands in the current pass, or -1 */
-    int tip;                 /* of the pass; -1: none, it began from the prompt's logits */
+    struct request *request;           /* NULL: the slot is free */
+    int index;                         /* which of the request's samples */
+    struct sequence seq;               /* [n_ctx + 1] prompt and generated tokens */
+    bool has_room;                     /* for the rows of this pass */
+    int32_t grammar_state;             /* of its text, where the request has a grammar */
+    bool paused;                       /* no row until a search goes on with it */
+    int32_t row;                       /* where it stands in the current pass, or -1 */
+    int tip;                           /* of the pass; -1: none, it began from the prompt's logits */
     int n_pass, n_drafted, n_accepted; /* passes it had rows in; drafts in them; those that became text */
     int64_t n_underutilized;           /* rows that they could have held besides */
     double draft_us;                   /* its share of the drafting for them */
@@ -62,8 +62,9 @@ static inline const int32_t *sample_generated(const struct sample *slot)
 /* A submitted request. */
 struct request {
     struct request *next;
-    struct lutra_request set; /* with its own copies of prompt, stop and bias */
-    uint64_t prompt_hash;     /* of its tokens and its cache_domain */
+    struct lutra_request set;                   /* with its own copies of prompt, stop and bias */
+    struct lutra_request_experiment experiment; /* the same of likely and forced tokens */
+    uint64_t prompt_hash;                       /* of its tokens and its cache_domain */
     int32_t id;
     struct sequence seq; /* of the prompt: in the cache from its start until its last sample has begun */
     int n_vocab;

@@ -86,8 +86,6 @@ static int check_settings(const struct lutra_session_settings *set, const struct
         return lutra_fail(err, LUTRA_E_ARGUMENT, "n_out is %d, outside 0..8192", set->n_out);
     if (set->n_draft < 0 || set->n_draft > 8192)
         return lutra_fail(err, LUTRA_E_ARGUMENT, "n_draft is %d, outside 0..8192", set->n_draft);
-    if (!(set->draft_row_cost >= 0 && set->draft_row_cost <= 1))
-        return lutra_fail(err, LUTRA_E_ARGUMENT, "draft_row_cost is %g, outside 0..1", (double)set->draft_row_cost);
     if (set->n_queue < 1) return lutra_fail(err, LUTRA_E_ARGUMENT, "n_queue is %d, below 1", set->n_queue);
     if (set->n_cache < 0 || set->n_cache > CACHE_MOST)
         return lutra_fail(
@@ -218,6 +216,17 @@ int session_speculate(lutra_session *s, bool anyway, struct lutra_error *err)
     return 0;
 }
 
+static int read_experiment(lutra_session *s, const struct lutra_session_settings *set, struct lutra_error *err)
+{
+    struct lutra_session_experiment x;
+    lutra_session_experiment_init(&x, sizeof x);
+    TRY(settings_copy(&x, sizeof x, set->experiment, "the session's experiment", err));
+    if (!(x.draft_row_cost >= 0 && x.draft_row_cost <= 1))
+        return lutra_fail(err, LUTRA_E_ARGUMENT, "draft_row_cost is %g, outside 0..1", (double)x.draft_row_cost);
+    s->fixed_cost = x.draft_row_cost;
+    return 0;
+}
+
 static int open_all(lutra_session *s, const struct lutra_session_settings *set, struct lutra_error *err)
 {
     enum quant_type type = QUANT_F16;
@@ -226,7 +235,7 @@ static int open_all(lutra_session *s, const struct lutra_session_settings *set, 
     s->n_seq = set->n_seq;
     s->n_queue = set->n_queue;
     s->free_windows = set->free_windows;
-    s->fixed_cost = set->draft_row_cost;
+    TRY(read_experiment(s, set, err));
     s->prompt_us = set->prompt_us;
     s->prompt_row_us = -1;
     TRY(choose_sizes(s, set, type, err));

@@ -127,8 +127,8 @@ struct lutra_session {
     struct lutra_error failed; /* why the first sample of a lutra_generate() failed or was cancelled; code 0 = none */
     struct request *first, *last; /* taken in, oldest first; links change under the inbox lock only */
     struct inbox inbox;
-    int n_queue;                  /* requests that may wait to begin */
-    struct text_way *way;         /* [n_way <= 2 n_seq + SESSION_SPARE] texts under way */
+    int n_queue;          /* requests that may wait to begin */
+    struct text_way *way; /* [n_way <= 2 n_seq + SESSION_SPARE] texts under way */
     int n_way;
     struct row_hints *kept_hints; /* [n_block][KV_BLOCK] behind the tokens of each block; NULL: the session has none */
 };

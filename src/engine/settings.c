@@ -96,6 +96,16 @@ void lutra_request_init(struct lutra_request *request, size_t size)
     settings_fill(request, size, &d);
 }
 
+void lutra_session_experiment_init(struct lutra_session_experiment *experiment, size_t size)
+{
+    settings_fill(experiment, size, &(struct lutra_session_experiment){.size = sizeof *experiment});
+}
+
+void lutra_request_experiment_init(struct lutra_request_experiment *experiment, size_t size)
+{
+    settings_fill(experiment, size, &(struct lutra_request_experiment){.size = sizeof *experiment});
+}
+
 void lutra_chat_init(struct lutra_chat *chat, size_t size)
 {
     settings_fill(chat, size, &(struct lutra_chat){.size = sizeof *chat, .flags = LUTRA_CHAT_REPLY});
@@ -103,7 +113,12 @@ void lutra_chat_init(struct lutra_chat *chat, size_t size)
 
 void lutra_verifier_settings_init(struct lutra_verifier_settings *settings, size_t size)
 {
-    struct lutra_verifier_settings d = {.size = sizeof d, .n_seq = 16, .n_batch = 512};
+    struct lutra_verifier_settings d = {.size = sizeof d,
+        .n_seq = 16,
+        .n_batch = 512,
+        .timeout_us = 5000000,
+        .memory_bytes = (int64_t)4 << 30,
+        .restarts = 10000};
     settings_fill(settings, size, &d);
 }
 

@@ -172,8 +172,7 @@ static int n_left(const struct text_way *w)
 }
 
 /* Of the texts under way in a state, that with the smallest key; *n is how many there are. */
-static struct text_way *smallest(
-    const lutra_session *s, int in_pass, int (*key)(const struct text_way *w), int *n)
+static struct text_way *smallest(const lutra_session *s, int in_pass, int (*key)(const struct text_way *w), int *n)
 {
     struct text_way *least = NULL;
     *n = 0;
@@ -218,8 +217,8 @@ static void tell_progress(struct request *r)
     int from = r->n_told, to = q->n_done < q->n_token ? q->n_done : q->n_token - 1;
     if (q->n_done <= from) return;
     r->n_told = q->n_done;
-    if (q->hints && r->set.on_hints && to > from)
-        r->set.on_hints(r->set.user, r->id, from, (const struct lutra_hints *)(q->hints + from), to - from);
+    if (q->hints && r->experiment.on_hints && to > from)
+        r->experiment.on_hints(r->set.user, r->id, from, (const struct lutra_hints *)(q->hints + from), to - from);
     if (r->set.on_prompt) r->set.on_prompt(r->set.user, r->id, q->n_done, q->n_token);
 }
 

@@ -89,7 +89,7 @@ int lutra_store_list(
     return refuse(err);
 }
 
-int lutra_store_stats_get(lutra_store *store, struct lutra_store_stats *stats, size_t size, struct lutra_error *err)
+int lutra_store_stats(lutra_store *store, struct lutra_store_stats *stats, size_t size, struct lutra_error *err)
 {
     (void)store, (void)stats, (void)size;
     return refuse(err);
@@ -220,7 +220,7 @@ int lutra_recall_save(lutra_recall *recall, struct lutra_error *err)
     return refuse(err);
 }
 
-void lutra_drafts_stats_get(const lutra_drafts *drafts, struct lutra_drafts_stats *stats, size_t size)
+void lutra_drafts_stats(const lutra_drafts *drafts, struct lutra_drafts_stats *stats, size_t size)
 {
     (void)drafts;
     settings_fill(stats, size, &(struct lutra_drafts_stats){.size = sizeof *stats});

@@ -19,13 +19,6 @@ void lutra_check_init(struct lutra_check *check, size_t size)
     settings_fill(check, size, &d);
 }
 
-void lutra_checker_settings_init(struct lutra_checker_settings *settings, size_t size)
-{
-    struct lutra_checker_settings d = {
-        .size = sizeof d, .timeout_us = 5000000, .memory_bytes = (int64_t)4 << 30, .restarts = 10000};
-    settings_fill(settings, size, &d);
-}
-
 /* ---- by name ---- */
 
 static double check_countdown(void *user, const struct lutra_check *c, char *why, size_t n_why)
@@ -65,7 +58,7 @@ enum { MAX_SCHEMA_BYTES = 1 << 20 };
 
 #define TIMEOUT_MOST_US (UINT64_C(1) << 52)
 
-int lutra_verifier_open_check(lutra_verifier **out, lutra_check_fn check, void *user, struct lutra_error *err)
+int verifier_open_function(lutra_verifier **out, lutra_check_fn check, void *user, struct lutra_error *err)
 {
     *out = NULL;
     if (!check) return lutra_fail(err, LUTRA_E_ARGUMENT, "verifier: no function to ask");
@@ -78,11 +71,11 @@ int lutra_verifier_open_check(lutra_verifier **out, lutra_check_fn check, void *
     return 0;
 }
 
-static int open_program(lutra_verifier **out, const struct lutra_checker_settings *set, struct lutra_error *err)
+static int open_program(lutra_verifier **out, const struct lutra_verifier_settings *set, struct lutra_error *err)
 {
     struct checker *program;
     TRY(checker_open(&program, set, err));
-    int rc = lutra_verifier_open_check(out, checker_ask, program, err);
+    int rc = verifier_open_function(out, checker_ask, program, err);
     if (rc == 0)
         (*out)->program = program;
     else
@@ -122,7 +115,7 @@ static int open_schema(lutra_verifier **out, const char *path, struct lutra_erro
     struct json_schema *schema = NULL;
     if (!*path) return lutra_fail(err, LUTRA_E_ARGUMENT, "checker: which schema?  json-schema:FILE");
     TRY(read_schema(&schema, path, err));
-    int rc = lutra_verifier_open_check(out, json_schema_ask, schema, err);
+    int rc = verifier_open_function(out, json_schema_ask, schema, err);
     if (rc == 0)
         (*out)->schema = schema;
     else
@@ -130,26 +123,21 @@ static int open_schema(lutra_verifier **out, const char *path, struct lutra_erro
     return rc;
 }
 
-int lutra_verifier_open_checker(
-    lutra_verifier **out, const struct lutra_checker_settings *settings, struct lutra_error *err)
+int verifier_open_program(lutra_verifier **out, const struct lutra_verifier_settings *set, struct lutra_error *err)
 {
     static const char schema[] = "json-schema";
-    struct lutra_checker_settings set;
-    lutra_checker_settings_init(&set, sizeof set);
-    *out = NULL;
-    TRY(settings_copy(&set, sizeof set, settings, "checker", err));
-    if (!set.command) return lutra_fail(err, LUTRA_E_ARGUMENT, "checker: no command");
-    if (set.timeout_us < 1 || set.timeout_us > TIMEOUT_MOST_US)
+    if (!set->command) return lutra_fail(err, LUTRA_E_ARGUMENT, "checker: no command");
+    if (set->timeout_us < 1 || set->timeout_us > TIMEOUT_MOST_US)
         return lutra_fail(err, LUTRA_E_ARGUMENT, "checker: timeout_us is %llu, outside 1..%llu",
-            (unsigned long long)set.timeout_us, (unsigned long long)TIMEOUT_MOST_US);
-    if (set.memory_bytes < 0 || set.restarts < 0)
+            (unsigned long long)set->timeout_us, (unsigned long long)TIMEOUT_MOST_US);
+    if (set->memory_bytes < 0 || set->restarts < 0)
         return lutra_fail(err, LUTRA_E_ARGUMENT, "checker: memory_bytes or restarts is negative");
     for (int i = 0; i < N_KNOWN; i++)
-        if (!strcmp(known[i].name, set.command)) return lutra_verifier_open_check(out, known[i].check, NULL, err);
+        if (!strcmp(known[i].name, set->command)) return verifier_open_function(out, known[i].check, NULL, err);
     size_t n = strlen(schema);
-    if (!strncmp(set.command, schema, n) && (!set.command[n] || set.command[n] == ':'))
-        return open_schema(out, set.command + n + (set.command[n] == ':'), err);
-    return open_program(out, &set, err);
+    if (!strncmp(set->command, schema, n) && (!set->command[n] || set->command[n] == ':'))
+        return open_schema(out, set->command + n + (set->command[n] == ':'), err);
+    return open_program(out, set, err);
 }
 
 double verifier_ask(const lutra_verifier *v, const struct lutra_check *check, char *why, size_t n_why)

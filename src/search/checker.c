@@ -487,7 +487,7 @@ double checker_ask(void *self, const struct lutra_check *check, char *why, size_
 
 /* ---- open and close ---- */
 
-int checker_open(struct checker **out, const struct lutra_checker_settings *set, struct lutra_error *err)
+int checker_open(struct checker **out, const struct lutra_verifier_settings *set, struct lutra_error *err)
 {
     struct checker *c = calloc(1, sizeof *c);
     *out = NULL;

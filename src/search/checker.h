@@ -26,9 +26,9 @@
 
 struct checker;
 
-/* Starts the program; owner: the caller, who closes it.  LUTRA_E_ARGUMENT: no words, or unbalanced quotes; LUTRA_E_IO:
+/* Starts the program of settings.command; owner: the caller, who closes it.  LUTRA_E_ARGUMENT: no words, or unbalanced quotes; LUTRA_E_IO:
  * it cannot be run. */
-int checker_open(struct checker **out, const struct lutra_checker_settings *settings, struct lutra_error *err);
+int checker_open(struct checker **out, const struct lutra_verifier_settings *settings, struct lutra_error *err);
 void checker_close(struct checker **checker); /* ends it */
 
 /* A lutra_check_fn; self: a struct checker.  Allocates nothing unless a process has to be started. */

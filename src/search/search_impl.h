@@ -76,6 +76,10 @@ struct lutra_verifier {
     struct json_schema *schema;
 };
 
+/* check.c: verifiers that are no model, whose *out is NULL. */
+int verifier_open_function(lutra_verifier **out, lutra_check_fn check, void *user, struct lutra_error *err);
+int verifier_open_program(lutra_verifier **out, const struct lutra_verifier_settings *set, struct lutra_error *err);
+
 /* Asks a checker: the reward, or 0 with the reason in why ("" = there is a reward). */
 double verifier_ask(const lutra_verifier *v, const struct lutra_check *check, char *why, size_t n_why);
 

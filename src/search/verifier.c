@@ -65,14 +65,15 @@ static int kind_of(const char *name, size_t n)
 }
 
 /* The caller's kind; else token if the caller names tokens; else the file's; else what its tensors say. */
-static int find_kind(lutra_verifier *v, const struct lutra_verifier_settings *set, struct lutra_error *err)
+static int find_kind(
+    lutra_verifier *v, const char *name, const struct lutra_verifier_settings *set, struct lutra_error *err)
 {
     const struct weights *w = v->model->weights;
     struct weights_str in_file = {NULL, 0};
     TRY(weights_opt_str(w, "lutra.prm.kind", &in_file, err));
     int kind = -1, code = LUTRA_E_ARGUMENT;
-    if (set->kind) {
-        in_file = (struct weights_str){set->kind, strlen(set->kind)};
+    if (name) {
+        in_file = (struct weights_str){name, strlen(name)};
         kind = kind_of(in_file.s, in_file.n);
     } else if (set->positive || set->negative) {
         kind = VERIFIER_TOKEN;
@@ -87,7 +88,10 @@ static int find_kind(lutra_verifier *v, const struct lutra_verifier_settings *se
             weights_path(w));
     }
     if (kind < 0)
-        return lutra_fail(err, code, "%s: a verifier of kind '%.*s' is not known (value, token and likelihood are)",
+        return lutra_fail(err, code,
+            "%s: a verifier of kind '%.*s' is not known (value, token and likelihood are models, function and program "
+            "are "
+            "not)",
             weights_path(w), in_file.n < 40 ? (int)in_file.n : 40, in_file.s);
     v->kind = (enum verifier_kind)kind;
     if (v->kind == VERIFIER_VALUE && !v->value->n_class)
@@ -122,11 +126,12 @@ static int find_mark(lutra_verifier *v, const struct lutra_verifier_settings *se
 }
 
 /* Kind, head, mark and sizes. */
-static int find_judge(lutra_verifier *v, const struct lutra_verifier_settings *set, struct lutra_error *err)
+static int find_judge(
+    lutra_verifier *v, const char *kind, const struct lutra_verifier_settings *set, struct lutra_error *err)
 {
     if (!v->model->model) return lutra_fail(err, LUTRA_E_ARGUMENT, "the verifier was opened for its vocabulary only");
     v->value = model_value_head(v->model->model);
-    TRY(find_kind(v, set, err));
+    TRY(find_kind(v, kind, set, err));
     TRY(find_mark(v, set, err));
     if (v->value->dense) {
         v->dense = calloc((size_t)model_hparams(v->model->model)->d_model, sizeof *v->dense);
@@ -164,26 +169,34 @@ static int open_session(lutra_verifier *v, const struct lutra_verifier_settings 
     return v->row && v->job && v->step ? 0 : lutra_fail(err, LUTRA_E_NO_MEMORY, "verifier: out of memory");
 }
 
-int lutra_verifier_open(
-    lutra_verifier **out, lutra_model *model, const struct lutra_verifier_settings *settings, struct lutra_error *err)
+static int open_model(
+    lutra_verifier **out, const char *kind, const struct lutra_verifier_settings *set, struct lutra_error *err)
 {
-    struct lutra_verifier_settings set;
-    lutra_verifier_settings_init(&set, sizeof set);
-    *out = NULL;
-    TRY(handle_check(model, "model", err));
-    TRY(settings_copy(&set, sizeof set, settings, "verifier", err));
+    TRY(handle_check(set->model, "model", err));
     lutra_verifier *v = calloc(1, sizeof *v);
     if (!v) return lutra_fail(err, LUTRA_E_NO_MEMORY, "verifier: out of memory");
-    v->model = model;
-    atomic_fetch_add(&model->n_user, 1);
-    int rc = find_judge(v, &set, err);
-    if (rc == 0 && set.n_seq > 0) rc = open_session(v, &set, err);
+    v->model = set->model;
+    atomic_fetch_add(&v->model->n_user, 1);
+    int rc = find_judge(v, kind, set, err);
+    if (rc == 0 && set->n_seq > 0) rc = open_session(v, set, err);
     if (rc < 0) {
         lutra_verifier_close(&v);
         return rc;
     }
     *out = v;
     return 0;
+}
+
+int lutra_verifier_open(
+    lutra_verifier **out, const char *kind, const struct lutra_verifier_settings *settings, struct lutra_error *err)
+{
+    struct lutra_verifier_settings set;
+    lutra_verifier_settings_init(&set, sizeof set);
+    *out = NULL;
+    TRY(settings_copy(&set, sizeof set, settings, "verifier", err));
+    if (kind && !strcmp(kind, "function")) return verifier_open_function(out, set.check, set.check_user, err);
+    if (kind && !strcmp(kind, "program")) return verifier_open_program(out, &set, err);
+    return open_model(out, kind, &set, err);
 }
 
 void lutra_verifier_close(lutra_verifier **verifier)

@@ -196,17 +196,20 @@ static int submit_all(void *arg)
     static const char *const stop[] = {"one", "another"};
     static const struct lutra_logit_bias bias = {3, 0.5f};
     struct lutra_request r;
+    struct lutra_request_experiment x;
     struct lutra_sampling sampling;
     lutra_session *s = arg;
     int ended = 0, rc = 0;
     lutra_request_init(&r, sizeof r);
+    lutra_request_experiment_init(&x, sizeof x);
     r.on_end = note_error, r.user = &ended;
     lutra_sampling_init(&sampling, sizeof sampling);
     sampling.bias = &bias, sampling.n_bias = 1, sampling.dry_multiplier = 1;
-    r.prompt = prompt, r.n_prompt = 3, r.stop = stop, r.n_stop = 2, r.likely = likely, r.n_likely = 1;
+    r.prompt = prompt, r.n_prompt = 3, r.stop = stop, r.n_stop = 2;
+    x.likely = likely, x.n_likely = 1, r.experiment = &x;
     r.stop_tokens = ends, r.n_stop_tokens = 1, r.min_tokens = 2, r.max_tokens = 2, r.sampling = &sampling;
     for (int i = 0; i < 2 && rc == 0; i++) {
-        r.forced = i ? said : NULL, r.n_forced = i ? 2 : 0;
+        x.forced = i ? said : NULL, x.n_forced = i ? 2 : 0;
         r.grammar = i ? NULL : "root ::= [a-z]+";
         rc = lutra_submit(s, &r, NULL, NULL);
     }

@@ -52,6 +52,8 @@ static void no_allocation_with_a_store(void **state)
     struct lutra_error why;
     struct lutra_document d;
     struct lutra_session_settings ss;
+    struct lutra_session_experiment cost;
+    struct lutra_request_experiment x;
     struct lutra_request r;
     lutra_store *store = NULL;
     lutra_passages *found = NULL;
@@ -77,7 +79,9 @@ static void no_allocation_with_a_store(void **state)
     lutra_session_settings_init(&ss, sizeof ss);
     ss.n_ctx = N_CTX;
     ss.spec_type = "calibrated";
-    ss.draft_row_cost = 0.05f; /* what is drafted does not depend on the machine */
+    lutra_session_experiment_init(&cost, sizeof cost);
+    ss.experiment = &cost;
+    cost.draft_row_cost = 0.05f; /* what is drafted does not depend on the machine */
     OK(lutra_session_open(&f.s, f.model, &ss, err));
     OK(lutra_store_find(store, "cards", 5, 1, &found, err));
     OK(lutra_passages_message(found, NULL, 0, 1, "How many?", 9, &message, err));
@@ -85,11 +89,13 @@ static void no_allocation_with_a_store(void **state)
     r.prompt = prompt;
     r.n_prompt = tokens_of(f.model, message, prompt, N_CTX - N_SAID - 1);
     OK(lutra_recall_open(&told.recall, store, f.model, lutra_session_hints(f.s), found, prompt, r.n_prompt, err));
-    r.forced = said; /* what the store says: its drafts are right */
-    r.n_forced = tokens_of(f.model, text, said, N_SAID);
-    r.known_hints = lutra_recall_known(told.recall);
+    lutra_request_experiment_init(&x, sizeof x);
+    r.experiment = &x;
+    x.forced = said; /* what the store says: its drafts are right */
+    x.n_forced = tokens_of(f.model, text, said, N_SAID);
+    x.known_hints = lutra_recall_known(told.recall);
     r.on_draft = on_draft;
-    r.on_hints = on_hints;
+    x.on_hints = on_hints;
     r.on_text = on_text;
     OK(lutra_submit(f.s, &r, NULL, err));
     alloc_count_begin();

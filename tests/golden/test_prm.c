@@ -60,10 +60,10 @@ static void rewards_of(void **state)
     lutra_verifier_settings_init(&vs, sizeof vs);
     rs.n_threads = 2;
     vs.n_seq = 1;
-    if (source->name_kind) vs.kind = source->kind;
     OK(lutra_runtime_open(&f.rt, &rs, err));
     OK(lutra_model_open(&f.model, f.rt, path, NULL, err));
-    OK(lutra_verifier_open(&v, f.model, &vs, err));
+    vs.model = f.model;
+    OK(lutra_verifier_open(&v, source->name_kind ? source->kind : NULL, &vs, err));
     double worst = 0;
     int n_reward = 0;
     size_t n = json_array_size(golden);
@@ -98,12 +98,12 @@ static void kinds_are_checked(void **state)
         struct lutra_error why = {0};
         struct lutra_verifier_settings vs;
         lutra_verifier_settings_init(&vs, sizeof vs);
-        vs.kind = bad[i].kind;
         vs.positive = bad[i].positive;
         vs.mark = bad[i].mark;
         snprintf(path, sizeof path, "%s%s", MODELS, bad[i].file);
         OK(lutra_model_open(&f.model, f.rt, path, NULL, err));
-        assert_int_equal(lutra_verifier_open(&v, f.model, &vs, &why), bad[i].code);
+        vs.model = f.model;
+        assert_int_equal(lutra_verifier_open(&v, bad[i].kind, &vs, &why), bad[i].code);
         if (!strstr(why.what, bad[i].why)) fail_msg("'%s' does not say '%s'", why.what, bad[i].why);
         lutra_model_close(&f.model);
     }
@@ -129,7 +129,10 @@ static void unknown_kind_is_refused(void **state)
     fclose(out);
     OK(lutra_runtime_open(&f.rt, NULL, err));
     OK(lutra_model_open(&f.model, f.rt, f.path, NULL, err));
-    assert_int_equal(lutra_verifier_open(&v, f.model, NULL, &why), LUTRA_E_UNSUPPORTED);
+    struct lutra_verifier_settings vs;
+    lutra_verifier_settings_init(&vs, sizeof vs);
+    vs.model = f.model;
+    assert_int_equal(lutra_verifier_open(&v, NULL, &vs, &why), LUTRA_E_UNSUPPORTED);
     assert_non_null(strstr(why.what, "'vague' is not known"));
     fixture_close(&f);
 }

@@ -216,21 +216,24 @@ static int tell(struct spec_run *run, struct spec_method *m, int i)
         .out = &m->outcome[i],
         .is_first = m == run->method && run->mode != SPEC_FORCED};
     struct lutra_request r;
+    struct lutra_request_experiment x;
     lutra_request_init(&r, sizeof r);
+    lutra_request_experiment_init(&x, sizeof x);
     r.prompt = item->prompt.id;
     r.n_prompt = item->prompt.n;
     r.max_tokens = run->opts->max_tokens;
     r.sampling = &run->sampling;
     if (run->mode == SPEC_FORCED) {
-        r.forced = item->target.id;
-        r.n_forced = item->target.n;
+        x.forced = item->target.id;
+        x.n_forced = item->target.n;
         r.ignore_end = true;
     }
     r.on_text = on_text;
     r.on_end = on_end;
     if (m->drafts || m->right >= 0) r.on_draft = on_draft;
-    r.likely = m->likely;
-    r.n_likely = m->n_likely;
+    x.likely = m->likely;
+    x.n_likely = m->n_likely;
+    r.experiment = &x;
     r.user = &t;
     interrupt_watch(m->session);
     bool counts = energy_read(&before);
@@ -271,7 +274,7 @@ static int open_method(struct spec_run *run, struct spec_method *m)
     if (code || !m->uses_store) return code;
     if (lutra_drafts_open(&m->drafts, run->set.store, run->engine.model, progress_callback, NULL, &err) < 0)
         return fail_with(&err);
-    lutra_drafts_stats_get(m->drafts, &st, sizeof st);
+    lutra_drafts_stats(m->drafts, &st, sizeof st);
     m->store_bytes = st.segment_bytes;
     m->n_likely = lutra_drafts_likely(m->drafts, m->likely, SHORTLIST_MOST, &err);
     return m->n_likely < 0 ? fail_with(&err) : 0;

@@ -84,7 +84,7 @@ static json_t *settings_json(const struct spec_run *run)
     json_t *out = json_pack("{s:s, s:s, s:s, s:i, s:i, s:I, s:f, s:i, s:f}", "spec", o->spec, "mode", o->spec_mode,
         "model", o->engine.model, "questions", run->set.n, "looping", spec_loops(run), "seed",
         (json_int_t)run->sampling.seed, "temperature", (double)run->sampling.temperature, "max_tokens", o->max_tokens,
-        "row_cost", (double)o->engine.spec_row_cost);
+        "row_cost", (double)o->engine.experiment.draft_row_cost);
     if (o->engine.draft_model) json_object_set_new(out, "draft_model", json_string(o->engine.draft_model));
     return out;
 }

@@ -94,8 +94,8 @@ void spec_print(const struct spec_run *run)
         "REPLAY: drafts that are right with a given probability"};
     const struct spec_set *set = &run->set;
     printf("%d questions of %s, %s\n%s\n", set->n, run->opts->spec, run->opts->engine.model, texts[run->mode]);
-    if (run->opts->engine.spec_row_cost > 0)
-        printf("a further row counted as %.3f of a pass\n", (double)run->opts->engine.spec_row_cost);
+    if (run->opts->engine.experiment.draft_row_cost > 0)
+        printf("a further row counted as %.3f of a pass\n", (double)run->opts->engine.experiment.draft_row_cost);
     if (spec_loops(run) > 0) printf("%d texts that repeat themselves to the end count for none\n", spec_loops(run));
     for (int d = 0; set->distance.n > 1 && d < set->distance.n; d++) print_lengths(run, d);
     print_lengths(run, SPEC_ANY);

@@ -141,6 +141,7 @@ static int stream(struct talk *t, const struct tokens *prompt, const char *quest
 {
     struct lutra_error err = {0};
     struct lutra_request r;
+    struct lutra_request_experiment x;
     lutra_request_init(&r, sizeof r);
     r.prompt = prompt->id;
     r.n_prompt = prompt->n;
@@ -156,12 +157,14 @@ static int stream(struct talk *t, const struct tokens *prompt, const char *quest
     r.on_text = on_text;
     r.on_end = on_end;
     if (t->rag.drafts) r.on_draft = on_draft;
-    r.likely = t->rag.likely;
-    r.n_likely = t->rag.n_likely;
+    lutra_request_experiment_init(&x, sizeof x);
+    x.likely = t->rag.likely;
+    x.n_likely = t->rag.n_likely;
     int code = rag_recall(&t->rag, t->engine.model, t->engine.session, prompt);
     if (code) return code;
-    r.known_hints = lutra_recall_known(t->rag.recall);
-    if (t->rag.recall) r.on_hints = on_hints;
+    x.known_hints = lutra_recall_known(t->rag.recall);
+    if (t->rag.recall) x.on_hints = on_hints;
+    r.experiment = &x;
     r.user = t;
     buffer_clear(&t->reply);
     buffer_clear(&t->thought);

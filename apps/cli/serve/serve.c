@@ -146,7 +146,7 @@ static int count_mark(const lutra_model *model)
 {
     struct lutra_model_info info;
     int n = 0;
-    lutra_model_info_get(model, &info, sizeof info);
+    lutra_model_info(model, &info, sizeof info);
     if (info.step_mark &&
         lutra_tokenize(model, info.step_mark, strlen(info.step_mark), LUTRA_PARSE_SPECIAL, NULL, 0, &n, NULL) < 0)
         return 0;
@@ -156,14 +156,11 @@ static int count_mark(const lutra_model *model)
 static int open_judge(struct service *v, int i, struct server_loaded *loaded, struct lutra_error *err)
 {
     struct lutra_verifier_settings set;
-    struct lutra_checker_settings check;
     int n_prm = v->opts->prm.n, n_ctx, rc = 0;
     lutra_verifier_settings_init(&set, sizeof set);
-    lutra_checker_settings_init(&check, sizeof check);
-    check.command = v->judge_value[i];
-    if (i > n_prm) return lutra_verifier_open_checker(&loaded->judge[i], &check, err);
+    set.command = v->judge_value[i];
+    if (i > n_prm) return lutra_verifier_open(&loaded->judge[i], "program", &set, err);
     set.n_seq = v->judge[i].n_seq;
-    set.kind = i == 0 ? "likelihood" : NULL;
     lutra_model **prm = i == 0 ? NULL : &v->prm[i - 1];
     if (prm && !*prm) {
         struct lutra_model_settings model;
@@ -173,7 +170,8 @@ static int open_judge(struct service *v, int i, struct server_loaded *loaded, st
     if (rc < 0) return rc;
     lutra_session_sizes(loaded->session, &n_ctx, NULL, NULL);
     set.n_ctx = prm ? n_ctx + 1 + count_mark(*prm) * STEPS_MOST : 0;
-    return lutra_verifier_open(&loaded->judge[i], prm ? *prm : loaded->model, &set, err);
+    set.model = prm ? *prm : loaded->model;
+    return lutra_verifier_open(&loaded->judge[i], prm ? NULL : "likelihood", &set, err);
 }
 
 static int open_judges(struct service *v, struct server_loaded *loaded, struct lutra_error *err)

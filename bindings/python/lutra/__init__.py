@@ -213,7 +213,7 @@ class Lutra:
     def info(self):
         """What is known of the model, by the names of lutra_model_info."""
         info = abi.lutra_model_info()
-        library.lutra_model_info_get(self._model, byref(info), sizeof(info))
+        library.lutra_model_info(self._model, byref(info), sizeof(info))
         values = {name: getattr(info, name) for name in _fields("lutra_model_info")}
         return {k: v.decode(errors="replace") if isinstance(v, bytes) else v for k, v in values.items()}
 
@@ -363,15 +363,12 @@ class Verifier:
             raise ValueError("a verifier is a check or a model")
         if callable(check):
             self._call = _check_function(check)
-            self._handle = _opened("lutra_verifier_open_check", self._call, None)
+            kind, settings = "function", _struct("lutra_verifier_settings", check=self._call)
         elif check:
-            settings = _struct("lutra_checker_settings", command=check)
-            self._handle = _opened("lutra_verifier_open_checker", byref(settings))
+            kind, settings = "program", _struct("lutra_verifier_settings", command=check)
         else:
-            settings = _struct("lutra_verifier_settings")
-            if kind:
-                settings.kind = kind.encode()
-            self._handle = _opened("lutra_verifier_open", model._model, byref(settings))
+            settings = _struct("lutra_verifier_settings", model=model._model)
+        self._handle = _opened("lutra_verifier_open", kind and kind.encode(), byref(settings))
 
     def close(self):
         if self._handle:
@@ -394,7 +391,7 @@ def _check_function(check):
             memmove(why, said, len(said))
             return -1.0
 
-    return abi.FUNCTIONS["lutra_verifier_open_check"][1][1](call)
+    return dict(abi.lutra_verifier_settings._fields_)["check"](call)
 
 
 def _event(event):

@@ -367,13 +367,13 @@ int main(int argc, char **argv)
     set.n_seq = 4;
     set.n_ctx = 512;
     verifier.n_seq = 0;
-    verifier.kind = "likelihood";
     if (lutra_runtime_open(&runtime, NULL, &err) < 0 ||
         lutra_model_open(&m.loaded.model, runtime, LUTRA_SOURCE_DIR "/models/abacus-xs-f16.gguf", NULL, &err) < 0 ||
-        lutra_session_open(&m.loaded.session, m.loaded.model, &set, &err) < 0 ||
-        lutra_verifier_open(&judge, m.loaded.model, &verifier, &err) < 0)
+        lutra_session_open(&m.loaded.session, m.loaded.model, &set, &err) < 0)
         fuzz_fail("%s", err.what);
-    lutra_model_info_get(m.loaded.model, &m.info, sizeof m.info);
+    verifier.model = m.loaded.model;
+    if (lutra_verifier_open(&judge, "likelihood", &verifier, &err) < 0) fuzz_fail("%s", err.what);
+    lutra_model_info(m.loaded.model, &m.info, sizeof m.info);
     lutra_session_sizes(m.loaded.session, &m.n_ctx, NULL, NULL);
     for (fuzz_input = in.first; fuzz_input < in.first + in.n; fuzz_input++) {
         uint64_t dice = (uint64_t)36 << 32 ^ fuzz_input;

@@ -43,6 +43,15 @@ struct where {
     const char *device, *isa; /* NULL: the default, the best */
 };
 
+/* What is drafted does not depend on the machine: a further row costs x passes.  Read when a session opens. */
+static inline const struct lutra_session_experiment *fixture_row_cost(float x)
+{
+    static struct lutra_session_experiment cost;
+    lutra_session_experiment_init(&cost, sizeof cost);
+    cost.draft_row_cost = x;
+    return &cost;
+}
+
 /* A model's file in another type of weights. */
 static inline void quantize(const char *path, const char *model, const char *type)
 {

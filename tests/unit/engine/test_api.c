@@ -247,11 +247,11 @@ static void numbers_far_outside_are_refused(void **state)
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
         if (lutra_search_submit(&run, f.s, &r, &bad[i], &why) != LUTRA_E_ARGUMENT) fail_msg("setting %zu is taken", i);
     lutra_verifier *v;
-    struct lutra_checker_settings checker;
-    lutra_checker_settings_init(&checker, sizeof checker);
+    struct lutra_verifier_settings checker;
+    lutra_verifier_settings_init(&checker, sizeof checker);
     checker.command = "cat";
     checker.timeout_us = UINT64_MAX;
-    assert_int_equal(lutra_verifier_open_checker(&v, &checker, &why), LUTRA_E_ARGUMENT);
+    assert_int_equal(lutra_verifier_open(&v, "program", &checker, &why), LUTRA_E_ARGUMENT);
     assert_non_null(strstr(why.what, "timeout_us"));
     fixture_close(&f);
 }

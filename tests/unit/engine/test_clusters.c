@@ -46,7 +46,7 @@ static void run(const char *device, const char *split, const char *shape, const 
     struct lutra_model_info info;
     memset(out, 0, sizeof *out);
     fixture_open_split(&f, &(struct where){device, NULL}, split, shape, type, 0);
-    lutra_model_info_get(f.model, &info, sizeof info);
+    lutra_model_info(f.model, &info, sizeof info);
     out->n_vocab = info.n_vocab;
     fixture_session(&f, 1, 256);
     evaluate(&f, out);
@@ -119,7 +119,7 @@ static void open_with(struct fixture *f, const char *plan, int status)
 static const char *plan_of(const struct fixture *f)
 {
     struct lutra_model_info info;
-    lutra_model_info_get(f->model, &info, sizeof info);
+    lutra_model_info(f->model, &info, sizeof info);
     return info.plan;
 }
 
@@ -127,7 +127,7 @@ static void hear(struct fixture *f, struct heard *out)
 {
     struct lutra_model_info info;
     memset(out, 0, sizeof *out);
-    lutra_model_info_get(f->model, &info, sizeof info);
+    lutra_model_info(f->model, &info, sizeof info);
     out->n_vocab = info.n_vocab;
     fixture_session(f, 1, 256);
     evaluate(f, out);

@@ -172,11 +172,11 @@ static lutra_verifier *open_judge(struct fixture *f, bool own)
     struct lutra_verifier_settings vs;
     lutra_verifier *v;
     lutra_verifier_settings_init(&vs, sizeof vs);
-    vs.kind = own ? "likelihood" : "token";
+    vs.model = f->model;
     vs.n_seq = own ? 0 : 8;
     vs.positive = own ? NULL : "+";
     vs.negative = own ? NULL : "-";
-    OK(lutra_verifier_open(&v, f->model, &vs, err));
+    OK(lutra_verifier_open(&v, own ? "likelihood" : "token", &vs, err));
     return v;
 }
 
@@ -444,7 +444,7 @@ static void spec_session_at(struct fixture *f, int n_seq, const char *spec, floa
     ss.n_seq = n_seq;
     ss.n_ctx = 256;
     ss.spec_type = spec;
-    ss.draft_row_cost = row_cost;
+    ss.experiment = fixture_row_cost(row_cost);
     lutra_session_close(&f->s);
     OK(lutra_session_open(&f->s, f->model, &ss, err));
 }
@@ -620,7 +620,7 @@ static void a_model_drafts(void **state)
         ss.n_seq = 4;
         ss.n_ctx = 256;
         ss.draft_max = 7;
-        ss.draft_row_cost = like_avx512;
+        ss.experiment = fixture_row_cost(like_avx512);
         ss.draft_p_min = 0; /* of random weights none is likely */
         ss.spec_type = i % 3 ? "draft" : NULL;
         ss.draft_model = i < 4 ? f.model : other.model;

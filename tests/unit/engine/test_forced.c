@@ -48,13 +48,16 @@ static void say(struct fixture *f, struct heard *h, const int32_t *forced, bool 
 {
     int32_t prompt[N_PROMPT];
     struct lutra_request r;
+    struct lutra_request_experiment x;
     *h = (struct heard){.forced = forced};
     for (int i = 0; i < N_PROMPT; i++) prompt[i] = 7 * i % 200;
     lutra_request_init(&r, sizeof r);
     r.prompt = prompt;
     r.n_prompt = N_PROMPT;
-    r.forced = forced;
-    r.n_forced = N_FORCED;
+    lutra_request_experiment_init(&x, sizeof x);
+    x.forced = forced;
+    x.n_forced = N_FORCED;
+    r.experiment = &x;
     r.ignore_end = true;
     r.on_text = on_text;
     r.on_end = on_end;
@@ -79,7 +82,7 @@ static void the_text_comes_with_and_without_drafts(void **state)
         struct lutra_session_settings ss;
         lutra_session_settings_init(&ss, sizeof ss);
         ss.n_ctx = 256;
-        ss.draft_row_cost = 0.09f;
+        ss.experiment = fixture_row_cost(0.09f);
         lutra_session_close(&f.s);
         OK(lutra_session_open(&f.s, f.model, &ss, err));
         say(&f, &h, forced, false);
@@ -116,7 +119,7 @@ static void ends_tell_rows_and_times(void **state)
         lutra_session_settings_init(&ss, sizeof ss);
         ss.n_ctx = 256;
         ss.spec_type = drafts ? "calibrated" : NULL;
-        ss.draft_row_cost = 0.05f;
+        ss.experiment = fixture_row_cost(0.05f);
         OK(lutra_session_open(&f.s, f.model, &ss, err));
         say(&f, &h, forced, drafts);
         lutra_session_stats(f.s, &st, sizeof st);
@@ -169,7 +172,7 @@ static bool knows(struct fixture *f, float row_cost, double us)
     lutra_session_settings_init(&ss, sizeof ss);
     ss.n_ctx = 256;
     ss.spec_type = "suffix";
-    ss.draft_row_cost = row_cost;
+    ss.experiment = fixture_row_cost(row_cost);
     lutra_session_close(&f->s);
     OK(lutra_session_open(&f->s, f->model, &ss, err));
     return row_cost_known(&f->s->cost) && f->s->cost.us[0] == us;
@@ -221,6 +224,7 @@ static void what_cannot_be_said_is_refused(void **state)
     struct fixture f;
     struct lutra_error why;
     struct lutra_request r;
+    struct lutra_request_experiment x;
     struct lutra_session_settings ss;
     int32_t forced[2] = {1, 1 << 20};
     fixture_open(&f, "tiny-qwen2", "F16", 1);
@@ -228,17 +232,19 @@ static void what_cannot_be_said_is_refused(void **state)
     lutra_request_init(&r, sizeof r);
     r.prompt = forced;
     r.n_prompt = 1;
-    r.forced = forced;
-    r.n_forced = 2;
+    lutra_request_experiment_init(&x, sizeof x);
+    r.experiment = &x;
+    x.forced = forced;
+    x.n_forced = 2;
     assert_int_equal(lutra_submit(f.s, &r, NULL, &why), LUTRA_E_ARGUMENT);
     assert_non_null(strstr(why.what, "forced token 1 is 1048576"));
-    r.n_forced = 0;
+    x.n_forced = 0;
     assert_int_equal(lutra_submit(f.s, &r, NULL, &why), LUTRA_E_ARGUMENT);
-    r.n_forced = 1;
+    x.n_forced = 1;
     OK(lutra_submit(f.s, &r, NULL, err));
     lutra_session_close(&f.s);
     lutra_session_settings_init(&ss, sizeof ss);
-    ss.draft_row_cost = NAN;
+    ss.experiment = fixture_row_cost(NAN);
     assert_int_equal(lutra_session_open(&f.s, f.model, &ss, &why), LUTRA_E_ARGUMENT);
     fixture_close(&f);
 }

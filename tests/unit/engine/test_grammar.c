@@ -87,7 +87,7 @@ static void texts_hold_with_and_without_drafts(void **state)
     lutra_session_settings_init(&ss, sizeof ss);
     ss.n_ctx = 512;
     ss.n_seq = SAMPLES;
-    ss.draft_row_cost = 0.05f; /* drafts are taken whatever rows are measured to cost */
+    ss.experiment = fixture_row_cost(0.05f); /* drafts are taken whatever rows are measured to cost */
     OK(lutra_session_open(&f.s, f.model, &ss, err));
     struct lutra_sampling sampling;
     for (int round = 0; round < 3; round++) { /* the usual chain, another, the best */

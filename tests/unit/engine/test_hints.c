@@ -49,15 +49,18 @@ static void evaluate(struct fixture *f, int max_tokens)
 {
     n_told = n_calls = 0;
     struct lutra_request r;
+    struct lutra_request_experiment x;
     lutra_request_init(&r, sizeof r);
+    lutra_request_experiment_init(&x, sizeof x);
     r.prompt = prompt;
     r.n_prompt = N_PROMPT;
     r.max_tokens = max_tokens;
     r.ignore_end = true;
-    r.likely = likely;
-    r.n_likely = N_LIKELY;
-    r.on_hints = on_hints;
-    r.known_hints = known;
+    x.likely = likely;
+    x.n_likely = N_LIKELY;
+    x.on_hints = on_hints;
+    x.known_hints = known;
+    r.experiment = &x;
     OK(lutra_generate(f->s, &r, err));
 }
 
@@ -106,7 +109,7 @@ static void hints_are_the_best_of_the_shortlist(void **state)
     struct fixture f;
     struct lutra_model_info info;
     fixture_open(&f, "tiny-qwen2", type, 2);
-    lutra_model_info_get(f.model, &info, sizeof info);
+    lutra_model_info(f.model, &info, sizeof info);
     bool exact = strstr(lutra_runtime_device_text(f.rt), "amx") == NULL; /* else bulk rows are of another class */
     make_prompt(N_PROMPT);
     fixture_session(&f, 1, 256);
@@ -254,13 +257,16 @@ static void known_hints_change_no_text(void **state)
         for (int k = 0; k < 8; k++) lies[i].token[k] = prompt[(i * 3 + k * 11) % N_PROMPT], lies[i].p[k] = 1.0f / 8;
     for (which_text = 0; which_text < 2; which_text++) {
         struct lutra_request r;
+        struct lutra_request_experiment x;
         open_session(&f, which_text ? "calibrated,auto" : NULL, 128, 512, 0);
         lutra_request_init(&r, sizeof r);
         r.prompt = prompt;
         r.n_prompt = N_PROMPT;
         r.max_tokens = 60;
         r.ignore_end = true;
-        r.known_hints = lies;
+        lutra_request_experiment_init(&x, sizeof x);
+        x.known_hints = lies;
+        r.experiment = &x;
         r.on_text = keep_text;
         OK(lutra_generate(f.s, &r, err));
         if (which_text) assert_true(f.s->stats.rows_drafted > 0);
@@ -279,6 +285,7 @@ static void impossible_hints_are_refused(void **state)
     struct fixture f;
     struct lutra_error why;
     struct lutra_request r;
+    struct lutra_request_experiment x;
     fixture_open(&f, "tiny-qwen2", "Q4_0", 1);
     make_prompt(N_PROMPT);
     open_session(&f, "calibrated", 128, 512, 0);
@@ -286,7 +293,9 @@ static void impossible_hints_are_refused(void **state)
     r.prompt = prompt;
     r.n_prompt = N_PROMPT;
     r.max_tokens = 1;
-    r.known_hints = bad;
+    lutra_request_experiment_init(&x, sizeof x);
+    x.known_hints = bad;
+    r.experiment = &x;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         bad[77] = cases[i];
         assert_int_equal(lutra_generate(f.s, &r, &why), LUTRA_E_ARGUMENT);

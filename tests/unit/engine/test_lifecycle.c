@@ -112,10 +112,10 @@ static void what_is_in_use_stays_open(void **state)
     assert_int_equal(lutra_model_close(&f.model), LUTRA_E_BUSY);
     lutra_session_close(&draft);
     lutra_verifier_settings_init(&vs, sizeof vs);
-    vs.kind = "likelihood";
+    vs.model = f.model;
     for (vs.n_seq = 0; vs.n_seq < 2; vs.n_seq++) { /* without and with a cache of its own */
         vs.n_ctx = 64;
-        OK(lutra_verifier_open(&v, f.model, &vs, err));
+        OK(lutra_verifier_open(&v, "likelihood", &vs, err));
         assert_int_equal(lutra_model_close(&f.model), LUTRA_E_BUSY);
         lutra_verifier_close(&v);
     }
@@ -205,7 +205,7 @@ static void null_is_no_handle(void **state)
     assert_int_equal(n, 0);
     lutra_session_stats(NULL, &stats, sizeof stats);
     assert_true(stats.size == sizeof stats && stats.n_step == 0);
-    lutra_model_info_get(NULL, &info, sizeof info);
+    lutra_model_info(NULL, &info, sizeof info);
     assert_true(info.n_vocab == 0 && info.bos == -1 && !*info.name);
     lutra_runtime_peaks(NULL, &peaks, sizeof peaks);
     assert_true(peaks.stream_gb_s == 0);

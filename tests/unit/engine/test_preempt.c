@@ -60,7 +60,7 @@ static void open_session(struct fixture *f, int n_seq, int n_ctx, int64_t n_cach
     struct lutra_session_settings ss;
     lutra_session_settings_init(&ss, sizeof ss);
     ss.n_seq = n_seq, ss.n_ctx = n_ctx, ss.n_cache = n_cache, ss.spec_type = spec, ss.n_draft = 8;
-    if (spec) ss.draft_row_cost = 0.1f;
+    if (spec) ss.experiment = fixture_row_cost(0.1f);
     lutra_session_close(&f->s);
     OK(lutra_session_open(&f->s, f->model, &ss, err));
 }

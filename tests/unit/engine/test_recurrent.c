@@ -72,7 +72,7 @@ static lutra_session *open_session(const struct fixture *f, int n_seq)
     lutra_session_settings_init(&ss, sizeof ss);
     ss.n_seq = n_seq;
     ss.n_ctx = 1024;
-    ss.draft_row_cost = 0.01f; /* every draft pays */
+    ss.experiment = fixture_row_cost(0.01f); /* every draft pays */
     OK(lutra_session_open(&s, f->model, &ss, err));
     return s;
 }

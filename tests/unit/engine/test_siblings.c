@@ -53,7 +53,7 @@ static void session(struct fixture *f, const char *type)
     ss.n_seq = 1;
     ss.n_ctx = 256;
     ss.spec_type = type;
-    ss.draft_row_cost = 0.05f;
+    ss.experiment = fixture_row_cost(0.05f);
     lutra_session_close(&f->s);
     OK(lutra_session_open(&f->s, f->model, &ss, err));
 }

@@ -266,6 +266,7 @@ enum { N_WAY = sizeof ways / sizeof *ways };
 
 static void open_session(struct bench *b, const struct way *w)
 {
+    struct lutra_session_experiment cost;
     struct lutra_session_settings ss;
     lutra_session_settings_init(&ss, sizeof ss);
     ss.n_seq = WIDTH * WIDTH;
@@ -273,7 +274,9 @@ static void open_session(struct bench *b, const struct way *w)
     ss.n_cache = (N_BESIDE + 1) * n_ctx + ss.n_seq * 128;
     ss.spec_type = w->spec;
     ss.draft_p_min = 0;
-    ss.draft_row_cost = by_counts ? 0.05f : 0;
+    lutra_session_experiment_init(&cost, sizeof cost);
+    cost.draft_row_cost = by_counts ? 0.05f : 0;
+    ss.experiment = &cost;
     if (w->model) ss.draft_model = w->model == ITSELF ? b->model : b->small;
     lutra_session_close(&b->s);
     OK(lutra_session_open(&b->s, b->model, &ss, &err));
@@ -410,9 +413,9 @@ static void open_models(struct bench *b, int n_threads)
     OK(lutra_model_open(&b->model, b->rt, LUTRA_SOURCE_DIR "/models/reader-f16.gguf", NULL, &err));
     OK(lutra_model_open(&b->small, b->rt, LUTRA_SOURCE_DIR "/models/reader-draft-f16.gguf", NULL, &err));
     lutra_verifier_settings_init(&vs, sizeof vs);
-    vs.kind = "likelihood";
+    vs.model = b->model;
     vs.n_seq = 0;
-    OK(lutra_verifier_open(&b->own, b->model, &vs, &err));
+    OK(lutra_verifier_open(&b->own, "likelihood", &vs, &err));
 }
 
 static void close_models(struct bench *b)

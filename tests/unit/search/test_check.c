@@ -128,12 +128,21 @@ static struct lutra_search_result run(struct lutra_search *set, struct heard *h,
     return res;
 }
 
+static int open_function(lutra_verifier **v, lutra_check_fn check, void *user, struct lutra_error *why)
+{
+    struct lutra_verifier_settings set;
+    lutra_verifier_settings_init(&set, sizeof set);
+    set.check = check;
+    set.check_user = user;
+    return lutra_verifier_open(v, "function", &set, why);
+}
+
 static lutra_verifier *open_with(struct heard *h, unsigned pass_mod, unsigned fail_mod)
 {
     lutra_verifier *v;
     h->pass_mod = pass_mod;
     h->fail_mod = fail_mod;
-    OK(lutra_verifier_open_check(&v, ask, h, err));
+    OK(open_function(&v, ask, h, err));
     return v;
 }
 
@@ -249,13 +258,13 @@ static void by_name(void **state)
         {"answer", "", "", "#### 8", -1}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         lutra_verifier *v;
-        struct lutra_checker_settings set;
+        struct lutra_verifier_settings set;
         struct lutra_check check;
         struct lutra_error why;
         double reward = -1;
-        lutra_checker_settings_init(&set, sizeof set);
+        lutra_verifier_settings_init(&set, sizeof set);
         set.command = cases[i].name;
-        OK(lutra_verifier_open_checker(&v, &set, err));
+        OK(lutra_verifier_open(&v, "program", &set, err));
         lutra_check_init(&check, sizeof check);
         check.question = cases[i].question;
         check.expected = cases[i].expected;
@@ -275,7 +284,7 @@ static void refused(void **state)
     lutra_search_run *search;
     struct lutra_request r;
     int32_t prompt[] = {1, 2, 3};
-    assert_int_equal(lutra_verifier_open_check(&v, NULL, NULL, &why), LUTRA_E_ARGUMENT);
+    assert_int_equal(open_function(&v, NULL, NULL, &why), LUTRA_E_ARGUMENT);
     lutra_request_init(&r, sizeof r);
     r.prompt = prompt;
     r.n_prompt = 3;
@@ -349,7 +358,7 @@ static void equal_solutions_leave_a_beam(void **state)
     lutra_verifier *v;
     lutra_sampling_init(&sampling, sizeof sampling);
     lutra_request_init(&r, sizeof r);
-    OK(lutra_verifier_open_check(&v, ask_whole, &h, err));
+    OK(open_function(&v, ask_whole, &h, err));
     fixture_session(&f, WIDTH, 128);
     sampling.bias = bias, sampling.n_bias = 3;
     r.prompt = (int32_t[]){5, 6, 7}, r.n_prompt = 3, r.max_tokens = 40, r.sampling = &sampling;

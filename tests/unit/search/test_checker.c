@@ -10,12 +10,12 @@
 static lutra_verifier *open_checker(uint64_t timeout_us, int64_t memory_bytes)
 {
     lutra_verifier *v;
-    struct lutra_checker_settings set;
-    lutra_checker_settings_init(&set, sizeof set);
+    struct lutra_verifier_settings set;
+    lutra_verifier_settings_init(&set, sizeof set);
     set.command = "/proc/self/exe --checker";
     set.timeout_us = timeout_us;
     set.memory_bytes = memory_bytes;
-    OK(lutra_verifier_open_checker(&v, &set, err));
+    OK(lutra_verifier_open(&v, "program", &set, err));
     return v;
 }
 
@@ -81,19 +81,19 @@ static void text_arrives_whole(void **state)
 {
     (void)state;
     lutra_verifier *v;
-    struct lutra_checker_settings set;
+    struct lutra_verifier_settings set;
     struct lutra_error why = {.what = ""};
     struct lutra_check check;
     double reward = -1;
     char path[] = "/tmp/lutra-check-XXXXXX", command[256], line[512] = "";
     int fd = mkstemp(path);
     assert_true(fd >= 0);
-    lutra_checker_settings_init(&set, sizeof set);
+    lutra_verifier_settings_init(&set, sizeof set);
     snprintf(command, sizeof command,
         "sh -c 'IFS= read -r a; printf %%s \"$a\" > %s; b=${a#*:}; echo \"{\\\"id\\\":${b%%%%,*},\\\"reward\\\":1}\"'",
         path);
     set.command = command;
-    OK(lutra_verifier_open_checker(&v, &set, err));
+    OK(lutra_verifier_open(&v, "program", &set, err));
     lutra_check_init(&check, sizeof check);
     check.question = "\"quoted\" \\ and\ttab";
     check.text = "line\nline \xc3\xa4 \xff.";
@@ -125,17 +125,17 @@ static void replies(void **state)
         {"{\"id\":@,\"reward\":.}", -1}, {"{\"id\":@,\"reward\":1e}", -1}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         lutra_verifier *v;
-        struct lutra_checker_settings set;
+        struct lutra_verifier_settings set;
         struct lutra_error why = {.what = ""};
         char path[] = "/tmp/lutra-check-XXXXXX", command[192];
         int fd = mkstemp(path);
         assert_true(fd >= 0 && write(fd, cases[i].reply, strlen(cases[i].reply)) >= 0 && write(fd, "\n", 1) == 1);
-        lutra_checker_settings_init(&set, sizeof set);
+        lutra_verifier_settings_init(&set, sizeof set);
         snprintf(
             command, sizeof command, "sh -c 'read a; a=${a#*:}; sed \"s/@/${a%%%%,*}/\" %s; cat >/dev/null'", path);
         set.command = command;
         set.restarts = 0;
-        OK(lutra_verifier_open_checker(&v, &set, err));
+        OK(lutra_verifier_open(&v, "program", &set, err));
         double reward = ask(v, "text", &why);
         if (fabs(reward - cases[i].reward) > 1e-15) fail_msg("'%s' is %.17g: %s", cases[i].reply, reward, why.what);
         lutra_verifier_close(&v);
@@ -148,13 +148,13 @@ static void restarts_end(void **state)
 {
     (void)state;
     lutra_verifier *v;
-    struct lutra_checker_settings set;
+    struct lutra_verifier_settings set;
     struct lutra_error why = {.what = ""};
-    lutra_checker_settings_init(&set, sizeof set);
+    lutra_verifier_settings_init(&set, sizeof set);
     set.command = "/proc/self/exe --checker";
     set.memory_bytes = 0; /* sanitizers reserve terabytes of addresses */
     set.restarts = 3;
-    OK(lutra_verifier_open_checker(&v, &set, err));
+    OK(lutra_verifier_open(&v, "program", &set, err));
     assert_true(ask(v, "DEED exit", &why) < 0);
     assert_non_null(strstr(why.what, "code 3"));
     assert_true(ask(v, "fine", &why) == reward_of("fine")); /* the third */
@@ -192,11 +192,11 @@ static void refused(void **state)
         {"/no/such/program x", "cannot be run", LUTRA_E_IO}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         lutra_verifier *v;
-        struct lutra_checker_settings set;
+        struct lutra_verifier_settings set;
         struct lutra_error why = {.what = ""};
-        lutra_checker_settings_init(&set, sizeof set);
+        lutra_verifier_settings_init(&set, sizeof set);
         set.command = cases[i].command;
-        int rc = lutra_verifier_open_checker(&v, &set, &why);
+        int rc = lutra_verifier_open(&v, "program", &set, &why);
         if (rc != cases[i].code || !strstr(why.what, cases[i].why))
             fail_msg("%s: %d, %s", cases[i].command, rc, why.what);
         assert_null(v);

@@ -36,13 +36,13 @@ static lutra_verifier *open_checker(const char *mode, uint64_t timeout_us)
 {
     lutra_verifier *v;
     char command[80];
-    struct lutra_checker_settings set;
-    lutra_checker_settings_init(&set, sizeof set);
+    struct lutra_verifier_settings set;
+    lutra_verifier_settings_init(&set, sizeof set);
     snprintf(command, sizeof command, "/proc/self/exe --checker %s", mode);
     set.command = command;
     set.timeout_us = timeout_us;
     set.memory_bytes = 0;
-    OK(lutra_verifier_open_checker(&v, &set, err));
+    OK(lutra_verifier_open(&v, "program", &set, err));
     return v;
 }
 

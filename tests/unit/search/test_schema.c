@@ -19,13 +19,13 @@ static void write_file(const char *path, const char *text)
 static int open_schema(lutra_verifier **v, const char *schema, uint64_t timeout_us, struct lutra_error *why)
 {
     char command[96];
-    struct lutra_checker_settings set;
-    lutra_checker_settings_init(&set, sizeof set);
+    struct lutra_verifier_settings set;
+    lutra_verifier_settings_init(&set, sizeof set);
     if (schema) write_file(file, schema);
     snprintf(command, sizeof command, "json-schema:%s", file);
     set.command = command;
     set.timeout_us = timeout_us;
-    return lutra_verifier_open_checker(v, &set, why);
+    return lutra_verifier_open(v, "program", &set, why);
 }
 
 /* The reward of a text; -1 = none, with the reason in *why. */
@@ -147,7 +147,7 @@ static void schemas_that_are_none(void **state)
         {"{\"format\": \"iri\"}", "#/format", LUTRA_E_UNSUPPORTED}};
     lutra_verifier *v;
     struct lutra_error why;
-    struct lutra_checker_settings set;
+    struct lutra_verifier_settings set;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         int rc = open_schema(&v, cases[i].schema, 60000000, &why);
         if (rc != cases[i].code || !strstr(why.what, cases[i].why) || !strstr(why.what, file))
@@ -157,9 +157,9 @@ static void schemas_that_are_none(void **state)
     unlink(file);
     assert_int_equal(open_schema(&v, NULL, 60000000, &why), LUTRA_E_IO);
     assert_non_null(strstr(why.what, "No such file"));
-    lutra_checker_settings_init(&set, sizeof set);
+    lutra_verifier_settings_init(&set, sizeof set);
     set.command = "json-schema";
-    assert_int_equal(lutra_verifier_open_checker(&v, &set, &why), LUTRA_E_ARGUMENT);
+    assert_int_equal(lutra_verifier_open(&v, "program", &set, &why), LUTRA_E_ARGUMENT);
     assert_non_null(strstr(why.what, "json-schema:FILE"));
 }
 

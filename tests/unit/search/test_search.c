@@ -83,12 +83,12 @@ static lutra_verifier *open_judge(lutra_model *model, const struct judge *j, int
     vs.n_seq = n_seq;
     if (n_seq <= WIDTH) vs.n_batch = 48; /* jobs are cut in the middle */
     vs.mark = j->mark;
-    vs.kind = j->kind;
+    vs.model = model;
     if (!strcmp(j->kind, "token")) {
         vs.positive = "+";
         vs.negative = "-";
     }
-    OK(lutra_verifier_open(&v, model, &vs, err));
+    OK(lutra_verifier_open(&v, j->kind, &vs, err));
     return v;
 }
 
@@ -96,7 +96,10 @@ static lutra_verifier *open_verifier(struct fixture *f)
 {
     struct lutra_error why;
     lutra_verifier *v;
-    assert_int_equal(lutra_verifier_open(&v, f->model, NULL, &why), LUTRA_E_UNSUPPORTED);
+    struct lutra_verifier_settings vs;
+    lutra_verifier_settings_init(&vs, sizeof vs);
+    vs.model = f->model;
+    assert_int_equal(lutra_verifier_open(&v, NULL, &vs, &why), LUTRA_E_UNSUPPORTED);
     assert_non_null(strstr(why.what, "no reward model"));
     return open_judge(f->model, &token_kind, WIDTH);
 }
@@ -265,7 +268,8 @@ static void own_likelihood_is_free(void **state)
     lutra_verifier *none;
     vs.n_seq = 0;
     vs.positive = "+";
-    assert_int_equal(lutra_verifier_open(&none, f.model, &vs, &why), LUTRA_E_UNSUPPORTED);
+    vs.model = f.model;
+    assert_int_equal(lutra_verifier_open(&none, NULL, &vs, &why), LUTRA_E_UNSUPPORTED);
     assert_non_null(strstr(why.what, "cache of its own"));
     lutra_verifier_close(&self);
     lutra_verifier_close(&copy);

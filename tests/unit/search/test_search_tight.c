@@ -81,7 +81,8 @@ static void run(struct models *m, const struct tight *t, char text[N_SEARCH][204
     lutra_verifier_settings_init(&vs, sizeof vs);
     vs.n_ctx = 300;
     vs.n_seq = 8 * N_SEARCH + 2;
-    OK(lutra_verifier_open(&v, m->prm, &vs, err));
+    vs.model = m->prm;
+    OK(lutra_verifier_open(&v, NULL, &vs, err));
     lutra_sampling_init(&sampling, sizeof sampling);
     sampling.seed = t->seed;
     n_ended = 0;

@@ -124,7 +124,8 @@ static void search_shares_the_prompt(void **state)
     vs.negative = "\"";
     vs.n_seq = N_SAMPLE;
     vs.n_ctx = N_CTX;
-    OK(lutra_verifier_open(&v, f.model, &vs, err));
+    vs.model = f.model;
+    OK(lutra_verifier_open(&v, NULL, &vs, err));
     struct lutra_request r = make_request(N_PROMPT);
     struct lutra_search set;
     lutra_search_init(&set, sizeof set);
