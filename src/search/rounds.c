@@ -105,7 +105,7 @@ static bool repeats_whole(const lutra_search_run *run, const struct final *a)
     for (int i = 0; i < run->n_final; i++) {
         const struct final *b = &run->final[i];
         if (b->id < a->id && a->n_text == b->n_text && a->node.group == b->node.group &&
-            !memcmp(a->token, b->token, (size_t)a->n_text * sizeof *a->seq.token))
+            !memcmp(a->token, b->token, (size_t)a->n_text * sizeof *a->token))
             return true;
     }
     return false;

@@ -14,6 +14,8 @@ enum { GUARD = 0x5a, KNOWN_MORE = 64 };
 union grown {
     struct lutra_request request;
     struct lutra_sampling sampling;
+    struct lutra_request_experiment asked;
+    struct lutra_session_experiment tried;
     struct lutra_session_settings session;
     struct lutra_search search;
     struct lutra_stats stats;
@@ -106,13 +108,15 @@ static void older_and_newer_settings(void **state)
     fixture_close(&f);
 }
 
-/* A newer program's sampling inside a request that this library knows. */
+/* A newer program's structs inside a request, and a session's settings, that this library knows. */
 static void inner_structs_grow_by_themselves(void **state)
 {
     (void)state;
     struct fixture f;
     struct lutra_error why;
     struct lutra_request r;
+    struct lutra_session_settings ss;
+    lutra_session *other;
     union grown u;
     int32_t prompt[] = {1, 2, 3};
     fixture_open(&f, "tiny-llama", "F16", 1);
@@ -126,6 +130,19 @@ static void inner_structs_grow_by_themselves(void **state)
     u.byte[sizeof u.sampling] = 1;
     assert_int_equal(lutra_submit(f.s, &r, NULL, &why), LUTRA_E_UNSUPPORTED);
     assert_non_null(strstr(why.what, "sampling"));
+    r.sampling = NULL;
+    r.experiment = &u.asked;
+    lutra_request_experiment_init(&u.asked, sizeof u.asked + KNOWN_MORE);
+    OK(lutra_generate(f.s, &r, err));
+    u.byte[sizeof u.asked] = 1;
+    assert_int_equal(lutra_submit(f.s, &r, NULL, &why), LUTRA_E_UNSUPPORTED);
+    assert_non_null(strstr(why.what, "request's experiment"));
+    lutra_session_settings_init(&ss, sizeof ss);
+    ss.experiment = &u.tried;
+    lutra_session_experiment_init(&u.tried, sizeof u.tried + KNOWN_MORE);
+    u.byte[sizeof u.tried] = 1;
+    assert_int_equal(lutra_session_open(&other, f.model, &ss, &why), LUTRA_E_UNSUPPORTED);
+    assert_non_null(strstr(why.what, "session's experiment"));
     fixture_close(&f);
 }
 
