@@ -83,12 +83,14 @@ static void generate(lutra_session *s, const int32_t *tokens, int n_tok)
     struct lutra_error err = {0};
     INIT(sampling);
     INIT(request);
+    INIT(request_experiment);
     sampling.it.temperature = 0.9f;
     sampling.it.seed = 3;
     request.it.prompt = tokens;
     request.it.n_prompt = n_tok;
     request.it.max_tokens = 100;
     request.it.sampling = &sampling.it;
+    request.it.experiment = &request_experiment.it;
     request.it.on_text = on_text;
     request.it.on_end = on_end;
     call("lutra_generate", lutra_generate(s, &request.it, &err), &err);
@@ -205,6 +207,8 @@ int main(int argc, char **argv)
     INIT(runtime_settings);
     INIT(model_settings);
     INIT(session_settings);
+    INIT(session_experiment);
+    session_settings.it.experiment = &session_experiment.it;
     INIT(verifier_settings);
     INIT(quantize_settings);
     INIT(make_model_settings);
@@ -230,7 +234,8 @@ int main(int argc, char **argv)
         lutra_runtime_peaks(rt, &peaks.it, sizeof peaks.it);
         printf("%s: %d layers, %d rows, peaks %s\n", info.it.arch, info.it.n_layer, (int)stats.it.rows_valid,
             peaks.it.stream_gb_s > 0 ? "known" : "not known");
-        CHECK(search), CHECK(info), CHECK(stats), CHECK(peaks), CHECK(checker_settings), CHECK(check);
+        CHECK(search), CHECK(info), CHECK(stats), CHECK(peaks), CHECK(request_experiment), CHECK(session_experiment),
+            CHECK(check);
     }
     lutra_session_close(&s);
     lutra_model_close(&m);
