@@ -26,8 +26,8 @@
 
 struct checker;
 
-/* Starts the program of settings.command; owner: the caller, who closes it.  LUTRA_E_ARGUMENT: no words, or unbalanced quotes; LUTRA_E_IO:
- * it cannot be run. */
+/* Starts the program of settings.command; owner: the caller, who closes it.  LUTRA_E_ARGUMENT: no words, or unbalanced
+ * quotes; LUTRA_E_IO: it cannot be run. */
 int checker_open(struct checker **out, const struct lutra_verifier_settings *settings, struct lutra_error *err);
 void checker_close(struct checker **checker); /* ends it */
 
