@@ -118,7 +118,7 @@ struct engine_options {
     int n_threads, n_ctx, n_batch;
     bool pin, quiet, progress, verbose, swa_full, list_devices;
     bool more_models; /* beside this one and its drafter: zeros may be meant for them */
-    const char *spec_type, *draft_model;
+    const char *spec_type, *draft_model, *draft_device;
     struct option_list lora, lora_scaled;
     int draft_max, draft_min, spec_ngram_n, spec_shortlist;
     float draft_p_min, gpu_slice_ms;
@@ -170,9 +170,14 @@ int engine_open_model(struct engine *e, lutra_model **out, const char *path, str
 int engine_open_draft_model(struct engine *e, const struct engine_options *opts, struct lutra_error *err);
 /* What the options say of a session; settings that were not asked for keep their values. */
 void engine_session_settings(const struct engine_options *opts, struct lutra_session_settings *settings);
-/* Adapters of the options, into out [LUTRA_ADAPTERS_MOST]; paths are freed with free().  0, or an exit code after a
- * message. */
-int engine_adapters(const struct engine_options *opts, struct lutra_adapter *out, int *n);
+/* What the options say of the model that -m names; set.adapter points into it.  0, or an exit code after a message, and
+ * then there is nothing to free. */
+struct model_options {
+    struct lutra_model_settings set;
+    struct lutra_adapter adapter[LUTRA_ADAPTERS_MOST];
+};
+int engine_model_settings(const struct engine_options *opts, struct model_options *out);
+void model_options_free(struct model_options *o);
 /* settings: n_seq, n_out, n_cache and where nonzero n_ctx; the rest comes from the options. */
 int engine_open_session(struct engine *e, const struct engine_options *opts, struct lutra_session_settings settings);
 void engine_close(struct engine *e);

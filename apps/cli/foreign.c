@@ -76,7 +76,7 @@ static const struct foreign table[] = {
     {"-gan --grp-attn-n -gaw --grp-attn-w", FOREIGN_ONE, "there is no self-extend", "1"},
     {"--smoothing-factor --smoothing-curve", FOREIGN_ONE, "there is no quadratic sampling", "0 0.0"},
     {"-hfd -hfrd --hf-repo-draft --spec-draft-hf", FOREIGN_ONE, "a draft model is a file here: -md FILE", NULL},
-    {"-ngld --gpu-layers-draft --n-gpu-layers-draft -devd --device-draft -cd --ctx-size-draft -td --threads-draft -tbd "
+    {"-ngld --gpu-layers-draft --n-gpu-layers-draft -cd --ctx-size-draft -td --threads-draft -tbd "
      "--threads-batch-draft -ctkd --cache-type-k-draft -ctvd --cache-type-v-draft --draft-p-split --spec-draft-ngl "
      "--spec-replace",
         FOREIGN_ONE, "a draft model (-md) runs with the other's settings", "none"},

@@ -4,6 +4,7 @@
 #include <glob.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 #include <unistd.h>
 
 #include "models/find.h"
@@ -83,6 +84,10 @@ static const struct option speculation_table[] = {
                 "several with commas, or auto for suffix, recycle and store; none (default)"},
     {"-md --model-draft --spec-draft-model", "MODEL_DRAFT", OPT_TEXT, AT(draft_model), "FILE",
         .help = "a second, smaller GGUF model of the same vocabulary that drafts"},
+    {"-devd --device-draft --spec-draft-device", "DEVICE_DRAFT", OPT_TEXT, AT(draft_device), "NAME",
+        .help = "devices of the draft model, as --device; the other model uses those of --device alone, and passes of "
+                "both run at the same time",
+        .needs = "--model-draft"},
     {"--draft-max --draft --draft-n --spec-draft-n-max", "DRAFT_MAX", OPT_INT, AT(draft_max), "N",
         .help = "most drafts of one sequence in a pass", .min = 1, .max = 64, .needs = DRAFTS},
     {"--draft-min --draft-n-min --spec-draft-n-min", "DRAFT_MIN", OPT_INT, AT(draft_min), "N",
@@ -209,14 +214,29 @@ void list_devices(const struct engine_options *opts)
     if (opts->model) list_profiles(opts->model);
 }
 
+/* Devices of --device and those of -devd that are not among them, with commas. */
+static void list_names(const struct engine_options *opts, struct buffer *out)
+{
+    buffer_print(out, "%s", opts->device);
+    for (const char *name = opts->draft_device; name; name = strchr(name, ',') ? strchr(name, ',') + 1 : NULL) {
+        size_t n = strcspn(name, ",");
+        bool known = false;
+        for (const char *at = opts->device; at && !known; at = strchr(at, ',') ? strchr(at, ',') + 1 : NULL)
+            known = strcspn(at, ",") == n && strncasecmp(at, name, n) == 0;
+        if (!known) buffer_print(out, ",%.*s", (int)n, name);
+    }
+}
+
 int engine_open_runtime(struct engine *e, const struct engine_options *opts)
 {
     struct lutra_error err = {0};
+    struct buffer names = {0};
     struct lutra_runtime_settings settings;
+    list_names(opts, &names);
     lutra_runtime_settings_init(&settings, sizeof settings);
     settings.n_threads = opts->n_threads;
     settings.pin = opts->pin;
-    settings.device = opts->device;
+    settings.device = names.text;
     settings.split = opts->split;
     settings.sync = opts->sync;
     settings.gpu_slice_ms = opts->gpu_slice_ms;
@@ -231,7 +251,9 @@ int engine_open_runtime(struct engine *e, const struct engine_options *opts)
     long n_cpu = sysconf(_SC_NPROCESSORS_ONLN);
     if (n_cpu > 0 && opts->n_threads > THREADS_PER_CPU * n_cpu && !opts->quiet)
         say("warning: %d threads on %ld CPUs wait for each other; -t 0 takes what there is", opts->n_threads, n_cpu);
-    return lutra_runtime_open(&e->runtime, &settings, &err) < 0 ? fail_with(&err) : 0;
+    int rc = lutra_runtime_open(&e->runtime, &settings, &err);
+    buffer_free(&names);
+    return rc < 0 ? fail_with(&err) : 0;
 }
 
 int engine_find_model(struct engine_options *opts)
@@ -277,7 +299,7 @@ int engine_check_options(const struct engine_options *opts)
     return 0;
 }
 
-/* Files of --lora and --lora-scaled, into out [LUTRA_ADAPTERS_MOST]; the paths are out's.  0, or an exit code. */
+/* Appends files of --lora or --lora-scaled to out [LUTRA_ADAPTERS_MOST]; the paths are out's.  0, or an exit code. */
 static int list_adapters(const struct option_list *list, bool scaled, struct lutra_adapter *out, int *n)
 {
     for (int i = 0; i < list->n; i++) {
@@ -302,10 +324,26 @@ static int list_adapters(const struct option_list *list, bool scaled, struct lut
     return 0;
 }
 
-int engine_adapters(const struct engine_options *opts, struct lutra_adapter *out, int *n)
+int engine_model_settings(const struct engine_options *opts, struct model_options *out)
 {
-    int code = list_adapters(&opts->lora, false, out, n);
-    return code ? code : list_adapters(&opts->lora_scaled, true, out, n);
+    struct lutra_model_settings *set = &out->set;
+    lutra_model_settings_init(set, sizeof *set);
+    set->progress = progress_callback;
+    set->packed = opts->packed;
+    set->override_tensor = opts->override_tensor;
+    set->plan = opts->plan;
+    set->zeros = opts->zeros;
+    set->device = opts->draft_device ? opts->device : NULL;
+    set->adapter = out->adapter;
+    int code = list_adapters(&opts->lora, false, out->adapter, &set->n_adapter);
+    if (!code) code = list_adapters(&opts->lora_scaled, true, out->adapter, &set->n_adapter);
+    if (code) model_options_free(out);
+    return code;
+}
+
+void model_options_free(struct model_options *o)
+{
+    while (o->set.n_adapter > 0) free((void *)o->adapter[--o->set.n_adapter].path);
 }
 
 int engine_open(struct engine *e, const struct engine_options *opts, bool vocab_only)
@@ -315,20 +353,15 @@ int engine_open(struct engine *e, const struct engine_options *opts, bool vocab_
     if (!code) code = engine_open_runtime(e, opts);
     if (code) return code;
     uint64_t start = now_us();
-    struct lutra_model_settings settings;
-    lutra_model_settings_init(&settings, sizeof settings);
-    settings.vocab_only = vocab_only;
-    settings.packed = opts->packed;
-    settings.override_tensor = opts->override_tensor;
-    settings.plan = opts->plan;
+    struct model_options model;
+    code = engine_model_settings(opts, &model);
+    if (code) return code;
+    model.set.vocab_only = vocab_only;
     e->zeros = opts->zeros;
     bool more = opts->draft_model || opts->more_models;
-    struct lutra_adapter adapter[LUTRA_ADAPTERS_MOST];
-    code = engine_adapters(opts, adapter, &settings.n_adapter);
-    settings.adapter = adapter;
-    int rc = code ? 0 : engine_open_model(e, &e->model, opts->model, &settings, more, &err);
-    for (int i = 0; i < settings.n_adapter; i++) free((void *)adapter[i].path);
-    if (code || rc < 0) return code ? code : fail_with(&err);
+    int rc = engine_open_model(e, &e->model, opts->model, &model.set, more, &err);
+    model_options_free(&model);
+    if (rc < 0) return fail_with(&err);
     e->load_us = now_us() - start;
     lutra_model_info(e->model, &e->info, sizeof e->info);
     return 0;
@@ -339,6 +372,7 @@ int engine_open_draft_model(struct engine *e, const struct engine_options *opts,
     struct lutra_model_settings settings;
     if (!opts->draft_model || e->draft_model) return 0;
     lutra_model_settings_init(&settings, sizeof settings);
+    settings.device = opts->draft_device;
     return engine_open_model(e, &e->draft_model, opts->draft_model, &settings, opts->more_models, err);
 }
 

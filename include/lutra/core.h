@@ -140,6 +140,9 @@ struct lutra_model_settings {
      * the model while it is open.  LUTRA_E_FORMAT or LUTRA_E_UNSUPPORTED names a tensor that does not fit. */
     const struct lutra_adapter *adapter;
     int n_adapter;
+    /* "NAME,...": devices of the runtime that its passes use, in the runtime's order; passes of models that have no
+     * device in common run at the same time.  NULL: all. */
+    const char *device;
 };
 LUTRA_API void lutra_model_settings_init(struct lutra_model_settings *settings, size_t size);
 

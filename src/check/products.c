@@ -98,7 +98,7 @@ static int open_list(struct product *p, struct lutra_error *err)
     }
     TRY(op_list_check(&p->list, err));
     struct device *device[PLAN_DEVICES];
-    int n = runtime_devices(p->m->runtime, device);
+    int n = model_devices(p->m, device);
     TRY(plan_open(&p->plan, &p->list, device, n, err));
     p->home = p->plan.device[0];
     p->rows_most = p->is_head ? HEAD_ROWS : ROWS_MOST;
@@ -268,7 +268,7 @@ int check_products(struct checker *c, lutra_model *m, struct lutra_error *err)
     struct kind *seen = calloc(KINDS_MOST, sizeof *seen);
     struct product *p = malloc(sizeof *p);
     int n = 0, n_experts = 0, rc = seen && p ? 0 : lutra_fail(err, LUTRA_E_NO_MEMORY, "check: out of memory");
-    turn_take(&m->runtime->turn);
+    turn_take(&m->runtime->turn, TURN_ALL);
     for (int i = 0; i < list->n_op && rc == 0; i++) {
         const struct op *op = &list->op[i];
         n_experts += op->kind == OP_EXPERTS;
@@ -284,7 +284,7 @@ int check_products(struct checker *c, lutra_model *m, struct lutra_error *err)
         close_product(p);
         if (rc == 0) rc = check_progress(c, (uint64_t)i, (uint64_t)list->n_op, err);
     }
-    turn_give(&m->runtime->turn);
+    turn_give(&m->runtime->turn, TURN_ALL);
     free(seen);
     free(p);
     if (rc == 0)

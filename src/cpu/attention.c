@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "base/pool.h"
+#include "cpu/attention_heads.h"
 
 /* QUERIES: rows x heads of a group that one unit may hold; above it rows are cut into tiles of about TILE_QUERIES,
  * and further, down to MIN_ROWS, when threads would be idle.  SPLIT_BYTES bounds what splitting by segments stores. */
@@ -19,14 +20,15 @@ struct lane {
     const struct attention_args *a;
     void *kt, *vt, *work; /* of struct attention_load */
     float *p;
-    uint8_t *query;   /* [attention_columns_bytes] of each ATTENTION_COLUMNS queries of a unit, when prepared */
-    int query_row;    /* row of the first */
-    uint8_t *k, *v;   /* [KV_BLOCK][d_head] in the cache's type: a segment put together from block and drafts */
-    float *state;     /* [QUERIES or one row's group][state_floats] */
-    float *part;      /* [entry][n_head][state_floats] of all threads, when splitting */
-    size_t n_part;    /* entries that fit */
-    int group;        /* query heads per kv head */
-    size_t vec_bytes; /* of K or V in the cache */
+    uint8_t *query; /* [attention_columns_bytes] of each ATTENTION_COLUMNS queries of a unit, when prepared */
+    int query_row;  /* row of the first */
+    uint8_t *k, *v; /* [KV_BLOCK][d_head] in the cache's type: a segment put together from block and drafts */
+    float *state;   /* [QUERIES or one row's group][state_floats] */
+    float *part;    /* [entry][n_head][state_floats] of all threads, when splitting */
+    size_t n_part;  /* entries that fit */
+    int first_kv_head, n_kv_head; /* that are computed */
+    int group;                    /* query heads per kv head */
+    size_t vec_bytes;             /* of K or V in the cache */
     size_t state_floats;
 };
 
@@ -402,11 +404,11 @@ static size_t take_unit(const struct lane *x, int ith, int nth, int turn)
 /* Later tiles of a prompt chunk see more, so they come first. */
 static void run_units(struct lane *x, int ith, int nth, int n_tile, int rows)
 {
-    size_t n_head = (size_t)x->a->op->n_kv_head, n_unit = (size_t)n_tile * n_head;
+    size_t n_head = (size_t)x->n_kv_head, n_unit = (size_t)n_tile * n_head;
     int turn = 0;
     for (size_t u = take_unit(x, ith, nth, turn); u < n_unit; u = take_unit(x, ith, nth, ++turn)) {
         int row = (n_tile - 1 - (int)(u / n_head)) * rows, end = row + rows;
-        run_unit(x, (int)(u % n_head), row, end < x->a->n_row ? end : x->a->n_row);
+        run_unit(x, x->first_kv_head + (int)(u % n_head), row, end < x->a->n_row ? end : x->a->n_row);
     }
 }
 
@@ -416,10 +418,10 @@ static void run_units(struct lane *x, int ith, int nth, int n_tile, int rows)
 static void run_split(struct lane *x, int ith, int nth)
 {
     const struct kv_view *kv = x->a->kv;
-    int64_t n = (int64_t)kv->n_item * x->a->op->n_kv_head;
+    int64_t n = (int64_t)kv->n_item * x->n_kv_head;
     size_t stride = (size_t)x->a->op->n_head * x->state_floats;
     for (int64_t w = n * ith / nth, ready = -1; w < n * (ith + 1) / nth; w++) {
-        int kv_head = (int)(w / kv->n_item);
+        int kv_head = x->first_kv_head + (int)(w / kv->n_item);
         if (kv_head != ready) prepare_queries(x, kv_head, 0, x->a->n_row);
         ready = kv_head;
         const struct kv_item *item = &kv->item[w % kv->n_item];
@@ -460,13 +462,14 @@ static void merge_split(struct lane *x, int ith, int nth)
     size_t stride = (size_t)x->group * x->state_floats;
     struct chain chain;
     int turn = 0;
-    for (int kv_head = 0; kv_head < x->a->op->n_kv_head; kv_head++)
+    int first = x->first_kv_head, end = first + x->n_kv_head;
+    for (int kv_head = first; kv_head < end; kv_head++)
         for (struct chains c = begin_chains(0, x->a->n_row); next_chain(kv, &c, &chain);) {
             if (turn++ % nth != ith) continue;
-            int first = chain.row[0], last = chain.row[chain.n - 1];
+            int root = chain.row[0], last = chain.row[chain.n - 1];
             for (int i = 0; i < chain.n; i++)
                 merge_row(x, kv_head, chain.row[i], x->state + (size_t)chain.row[i] * stride);
-            if (kv->row[last].n_path > 0) prepare_queries(x, kv_head, first, last + 1);
+            if (kv->row[last].n_path > 0) prepare_queries(x, kv_head, root, last + 1);
             run_drafts(x, kv_head, &chain, 0, stride);
             for (int i = 0; i < chain.n; i++) write_row(x, kv_head, chain.row[i], 0, stride);
         }
@@ -484,7 +487,7 @@ static bool splits(const struct lane *x, int nth, int n_tile)
 {
     const struct kv_view *kv = x->a->kv;
     if ((size_t)x->a->n_row * (size_t)x->group > QUERIES) return false;
-    if (kv->n_item < 2 * nth || !idle(n_tile * x->a->op->n_kv_head, nth)) return false;
+    if (kv->n_item < 2 * nth || !idle(n_tile * x->n_kv_head, nth)) return false;
     const struct kv_item *last = &kv->item[kv->n_item - 1];
     return (size_t)last->first + (size_t)last->n <= x->n_part;
 }
@@ -494,7 +497,7 @@ static void run_lane(struct lane *x, struct pool *pool, int ith, int nth)
     const struct attention_args *a = x->a;
     int rows = tile_rows(a->op, a->n_row), n_tile = (a->n_row + rows - 1) / rows;
     if (!splits(x, nth, n_tile)) {
-        while (rows > MIN_ROWS && idle(n_tile * a->op->n_kv_head, nth)) {
+        while (rows > MIN_ROWS && idle(n_tile * x->n_kv_head, nth)) {
             rows = (rows + 1) / 2;
             n_tile = (a->n_row + rows - 1) / rows;
         }
@@ -506,11 +509,19 @@ static void run_lane(struct lane *x, struct pool *pool, int ith, int nth)
     merge_split(x, ith, nth);
 }
 
-void attention_run(
-    const struct cpu_attention *kernels, const struct attention_args *a, struct pool *pool, int ith, int nth)
+void attention_run_heads(const struct cpu_attention *kernels, const struct attention_args *a, int first, int n,
+    struct pool *pool, int ith, int nth)
 {
     struct lane x = open_lane(kernels, a, ith, nth);
+    x.first_kv_head = first;
+    x.n_kv_head = n;
     if (kernels->begin) kernels->begin();
     run_lane(&x, pool, ith, nth);
     if (kernels->end) kernels->end();
+}
+
+void attention_run(
+    const struct cpu_attention *kernels, const struct attention_args *a, struct pool *pool, int ith, int nth)
+{
+    attention_run_heads(kernels, a, 0, a->op->n_kv_head, pool, ith, nth);
 }

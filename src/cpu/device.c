@@ -13,6 +13,10 @@
 #include "cpu/peaks.h"
 #include "cpu/program_impl.h"
 
+/* Beside OP_MATMUL and gates. */
+enum {
+    CUT_KINDS = 1 << OP_HEAD | 1 << OP_ATTENTION | 1 << OP_KV_APPEND | 1 << OP_ROPE | 1 << OP_RMS_NORM,
+};
 enum { MAX_ROWS = 4096, PROMPT_ROWS = 96, PACK_PANELS = 4, STREAM_BYTES = 512 << 20, LARGE_BYTES = 32 << 20 };
 
 static struct cpu_device *self_of(struct device *d)
@@ -258,7 +262,7 @@ static void want_huge_pages(const struct cpu_device *d, const struct segment *s)
 /* About how long a run takes, in bytes of weights: a row costs what reading an eighth of them does. */
 static double work_of(const struct run *r)
 {
-    const struct span *span = &r->program->span[r->instr - r->program->instr];
+    const struct span *span = r->span;
     return span->all_row_bytes * (1 + r->n_rows[ROWS_ALL] / 8.0) +
            span->out_row_bytes * (1 + r->n_rows[ROWS_OUT] / 8.0);
 }
@@ -267,17 +271,18 @@ int cpu_run_now(struct cpu_device *d, const struct segment *segment, struct lutr
 {
     const struct step *step = segment->step;
     const struct program *program;
+    const struct span *span;
     if (step->batch->n_row > d->scratch.max_rows || step->n_out > d->scratch.max_out) {
         return lutra_fail(err, LUTRA_E_ARGUMENT, "cpu: a step of %d rows, %d wanted; reserved for %d and %d",
             step->batch->n_row, step->n_out, d->scratch.max_rows, d->scratch.max_out);
     }
-    TRY(cpu_program_find(d, segment, &program, err));
+    TRY(cpu_program_find(d, segment, &program, &span, err));
     const bool prompt = step->batch->n_row >= PROMPT_ROWS;
     if (prompt) want_huge_pages(d, segment);
     struct run run = {.device = d,
         .segment = segment,
         .program = program,
-        .instr = &program->instr[segment->op - segment->list->op],
+        .span = span,
         .n_rows = {step->batch->n_row, step->n_out},
         .bulk = {has_bulk(step, ROWS_ALL), has_bulk(step, ROWS_OUT)}};
     pool_run_measured(d->pool, cpu_run_segment, &run, prompt, work_of(&run));
@@ -414,7 +419,8 @@ int cpu_device_open(
         .caps = {.max_rows = MAX_ROWS,
             .flat_rows = flat_rows(d->kernels.isa),
             .async = settings->async,
-            .speed = settings->speed}};
+            .speed = settings->speed,
+            .shares = CUT_KINDS}};
     int rc = settings->async ? cpu_driver_open(&d->driver, d, settings->cpu, err) : 0;
     if (rc < 0) {
         free(d);

@@ -9,13 +9,13 @@
 #include "cpu/device.h"
 #include "cpu/kernels.h"
 #include "cpu/slab.h"
+#include "ops/head.h"
 
 enum {
-    ACT_FORMS = 6,       /* forms of prepared activations that one matmul's parts may need: one per weight and class */
-    ROPE_TABLES = 4,     /* distinct rotations of one op list */
-    HEAD_OUTPUTS = 1024, /* outputs of one unit of work of the head; log-sum-exp is merged over these */
-    HEAD_ROWS = 64,      /* wanted rows of one pass over the head's weight */
-    STRETCHES = 16,      /* of rows of one class that a matmul prepares at once */
+    ACT_FORMS = 6,   /* forms of prepared activations that one matmul's parts may need: one per weight and class */
+    ROPE_TABLES = 4, /* distinct rotations of one op list */
+    HEAD_ROWS = 64,  /* wanted rows of one pass over the head's weight */
+    STRETCHES = 16,  /* of rows of one class that a matmul prepares at once */
 };
 
 /* A prepared weight. */
@@ -50,10 +50,9 @@ struct cpu_scratch {
     uint8_t *work; /* [n_thread][work_bytes] of matmul kernels */
     size_t work_bytes;
     /* head */
-    float *logits;         /* [n_thread][HEAD_ROWS][HEAD_OUTPUTS]; also what a matmul gathers */
-    struct top_heap *heap; /* [n_thread][HEAD_ROWS] */
-    float *part_max;       /* [n_part][HEAD_ROWS] of n_part = outputs / HEAD_OUTPUTS */
-    double *part_sum;      /* [n_part][HEAD_ROWS] of exp(logit - max) */
+    float *logits;          /* [n_thread][HEAD_ROWS][HEAD_OUTPUTS]; also what a matmul gathers */
+    struct top_heap *heap;  /* [n_thread][HEAD_ROWS] */
+    struct head_part *part; /* [HEAD_ROWS][n_part] of a head that is not cut */
     size_t n_part;
     int32_t *expert_rows; /* [n_thread][n_expert_rows]: slots of a step in the order of their experts, and counts */
     size_t n_expert_rows;

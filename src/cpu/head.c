@@ -4,7 +4,8 @@
  *
  * A unit of work is HEAD_OUTPUTS outputs for up to HEAD_ROWS rows: its logits stay in the thread's scratch while their
  * maximum, sum of exponentials and best entries are taken.  The sums are merged in ascending order of outputs, and the
- * best entries are ordered totally (logit, then lower id), so neither depends on the number of threads.
+ * best entries are ordered totally (logit, then lower id), so neither depends on the number of threads.  Of a head that
+ * is cut the device leaves both in step.head, and ops/head.c merges them.
  */
 #include <math.h>
 #include <string.h>
@@ -14,7 +15,7 @@
 
 static bool worse(struct top_entry a, struct top_entry b)
 {
-    return a.logit < b.logit || (a.logit == b.logit && a.id > b.id);
+    return head_is_worse(a.logit, a.id, b.logit, b.id);
 }
 
 /* Restores the heap below `at`. */
@@ -60,22 +61,34 @@ static uint32_t want_of(const struct step *step, int row)
     return step->batch->row[step->out_row[row]].want;
 }
 
-/* Takes from a row's logits of outputs first .. first + n - 1 what it wants. */
-static void reduce(struct worker *w, float *logit, int row, int slot, size_t unit, size_t n, const struct op *op)
+static bool is_cut(const struct worker *w)
+{
+    return !share_is_whole(w->run->segment->share);
+}
+
+/* The units of a row, which is number `slot` of its pass. */
+static struct head_part *parts_of(const struct worker *w, int row, int slot, size_t n_part)
+{
+    struct head_part *all = is_cut(w) ? w->run->segment->step->head->part : w->run->device->scratch.part;
+    return all + (size_t)(is_cut(w) ? row : slot) * n_part;
+}
+
+/* Takes from a row's logits of a unit what it wants. */
+static void reduce(struct worker *w, float *logit, int row, int slot, size_t unit, size_t n, const struct op *op,
+    struct head_part *part)
 {
     struct cpu_device *d = w->run->device;
     const struct step *step = w->run->segment->step;
     struct row_result *result = &step->result[row];
     const struct row *asked = &step->batch->row[step->out_row[row]];
     uint32_t want = want_of(step, row);
-    size_t first = unit * HEAD_OUTPUTS, at = unit * HEAD_ROWS + (size_t)slot;
+    size_t first = unit * HEAD_OUTPUTS;
     for (size_t i = 0; op->head.scale != 0 && i < n; i++) logit[i] *= op->head.scale;
     if (op->head.softcap != 0) ref_softcap(logit, (int)n, op->head.softcap);
     if (want & WANT_LOGITS) memcpy(result->logits + first, logit, n * sizeof *logit);
     if (!(want & (WANT_TOPK | WANT_LOGPROB))) return;
     float max = d->kernels.max_row(logit, n);
-    d->scratch.part_max[at] = max;
-    d->scratch.part_sum[at] = d->kernels.sum_exp(logit, n, isinf(max) ? 0 : max);
+    *part = (struct head_part){d->kernels.sum_exp(logit, n, isinf(max) ? 0 : max), max};
     for (int i = 0; want & WANT_LOGPROB && i < asked->n_listed; i++) {
         if ((size_t)asked->listed[i] - first < n) result->listed_logit[i] = logit[(size_t)asked->listed[i] - first];
     }
@@ -85,38 +98,39 @@ static void reduce(struct worker *w, float *logit, int row, int slot, size_t uni
     offer_all(h, logit, (int32_t)first, n);
 }
 
-static float merge_sums(const struct cpu_scratch *s, int slot, size_t n_part)
-{
-    double max = -INFINITY, sum = 0;
-    for (size_t i = 0; i < n_part; i++) {
-        size_t at = i * HEAD_ROWS + (size_t)slot;
-        if (isnan(s->part_sum[at])) return NAN; /* a maximum passes NaN over, a sum does not */
-        if (s->part_max[at] > max) max = s->part_max[at];
-    }
-    if (isinf(max)) return (float)max;
-    for (size_t i = 0; i < n_part; i++) {
-        size_t at = i * HEAD_ROWS + (size_t)slot;
-        sum += s->part_sum[at] * exp(s->part_max[at] - max);
-    }
-    return (float)(max + log(sum));
-}
-
-/* The best of all threads' entries, in order. */
-static void merge_top(const struct worker *w, int slot, struct row_result *result)
+/* The best of all threads' entries, in order; returns how many. */
+static int merge_top(const struct worker *w, int slot, int32_t *id, float *logit)
 {
     struct top_heap *h = &w->run->device->scratch.heap[slot];
     for (int t = 1; t < w->nth; t++) {
         const struct top_heap *other = &w->run->device->scratch.heap[t * HEAD_ROWS + slot];
         for (int i = 0; i < other->n; i++) offer(h, other->entry[i]);
     }
-    result->n_top = h->n;
+    int n = h->n;
     while (h->n > 0) {
         struct top_entry worst = h->entry[0];
         h->entry[0] = h->entry[--h->n];
         sift(h, 0);
-        result->top_id[h->n] = worst.id;
-        result->top_logit[h->n] = worst.logit;
+        id[h->n] = worst.id;
+        logit[h->n] = worst.logit;
     }
+    return n;
+}
+
+/* A row's results from the units of all threads, or what its share of them leaves. */
+static void finish_row(const struct worker *w, int row, int slot, size_t n_part)
+{
+    const struct segment *s = w->run->segment;
+    struct row_result *result = &s->step->result[row];
+    uint32_t want = want_of(s->step, row);
+    if (is_cut(w)) {
+        struct head_top *top = &s->step->head->top[row * HEAD_SHARES + s->place];
+        top->n = want & WANT_TOPK ? merge_top(w, slot, top->id, top->logit) : 0;
+        return;
+    }
+    if (want & (WANT_TOPK | WANT_LOGPROB))
+        result->log_sum_exp = head_log_sum_exp(parts_of(w, row, slot, n_part), (int64_t)n_part);
+    if (want & WANT_TOPK) result->n_top = merge_top(w, slot, result->top_id, result->top_logit);
 }
 
 /* Rows row .. row + n - 1, with no barrier after: the caller meets. */
@@ -127,7 +141,8 @@ static bool run_pass(struct worker *w, const struct instr *in, int row, int n)
     const struct op *op = in->op;
     const struct packed *p = op->weight[0]->packed;
     float *logits = scratch->logits + (size_t)w->ith * HEAD_ROWS * HEAD_OUTPUTS;
-    size_t n_part = (p->n_out + HEAD_OUTPUTS - 1) / HEAD_OUTPUTS, mr = (size_t)p->gemm->mr;
+    const struct columns own = head_share(s->share, (int64_t)p->n_out);
+    size_t n_part = (size_t)head_units((int64_t)p->n_out), mr = (size_t)p->gemm->mr;
     int first, last;
     cpu_worker_share(w, n, &first, &last);
     for (int r = first; r < last; r++) {
@@ -135,8 +150,9 @@ static bool run_pass(struct worker *w, const struct instr *in, int row, int n)
     }
     for (int r = 0; r < n; r++) scratch->heap[w->ith * HEAD_ROWS + r].n = 0;
     if (!cpu_worker_meet(w)) return false;
-    for (size_t unit = cpu_worker_next(w); unit < n_part; unit = cpu_worker_next(w)) {
-        size_t left = p->n_out - unit * HEAD_OUTPUTS, outs = left < HEAD_OUTPUTS ? left : HEAD_OUTPUTS;
+    for (size_t at = cpu_worker_next(w); at < (size_t)own.n; at = cpu_worker_next(w)) {
+        size_t unit = (size_t)own.first + at, left = p->n_out - unit * HEAD_OUTPUTS,
+               outs = left < HEAD_OUTPUTS ? left : HEAD_OUTPUTS;
         struct cpu_gemm_args a = {.gemm = p->gemm,
             .packed = p->data,
             .act = scratch->act[0],
@@ -149,16 +165,12 @@ static bool run_pass(struct worker *w, const struct instr *in, int row, int n)
             .n_row = (size_t)n};
         p->gemm->run(&a);
         for (int r = 0; r < n; r++) {
-            reduce(w, logits + (size_t)r * HEAD_OUTPUTS, row + r, r, unit, outs, op);
+            struct head_part *part = parts_of(w, row + r, r, n_part) + unit;
+            reduce(w, logits + (size_t)r * HEAD_OUTPUTS, row + r, r, unit, outs, op, part);
         }
     }
     if (!cpu_worker_meet(w)) return false;
-    for (int r = first; r < last; r++) {
-        struct row_result *result = &s->step->result[row + r];
-        uint32_t want = want_of(s->step, row + r);
-        if (want & (WANT_TOPK | WANT_LOGPROB)) result->log_sum_exp = merge_sums(scratch, r, n_part);
-        if (want & WANT_TOPK) merge_top(w, r, result);
-    }
+    for (int r = first; r < last; r++) finish_row(w, row + r, r, n_part);
     return true;
 }
 
@@ -171,7 +183,7 @@ bool cpu_run_head(struct worker *w, const struct instr *in)
     for (int r = 0; r < n_out; r++) {
         uint32_t want = want_of(s->step, r);
         logits_wanted |= (want & (WANT_LOGITS | WANT_TOPK | WANT_LOGPROB)) != 0;
-        if (want & WANT_HIDDEN && r >= first && r < last) {
+        if (want & WANT_HIDDEN && s->share.from == 0 && r >= first && r < last) {
             memcpy(s->step->result[r].hidden, cpu_value_row(w, op->in[1], r),
                 (size_t)s->list->value[op->in[1]].dim * sizeof(float));
         }

@@ -138,13 +138,13 @@ static bool can_gate(const struct op_list *list, const struct op *op)
            op_list_is_dead(list, behind, gate->out[0]);
 }
 
-/* Joins operations i, i + 1 and i + 2, which are compiled, where that can be. */
-static void join_gate(const struct cpu_device *d, struct program *p, int i)
+/* Joins an operation and the two behind it, which are compiled, where that can be. */
+static void join_gate(const struct cpu_device *d, const struct op_list *list, struct instr *in)
 {
-    const struct op *op = &p->list->op[i];
+    const struct op *op = in->op;
     if (op->kind != OP_MATMUL || !gate_of(&d->kernels, op[1].kind) || op[2].kind != OP_MATMUL) return;
-    struct matmul *first = p->instr[i].matmul;
-    first->gated = first->bulk && first->n_form + p->instr[i + 2].matmul->n_form <= ACT_FORMS && can_gate(p->list, op);
+    struct matmul *first = in->matmul;
+    first->gated = first->bulk && first->n_form + in[2].matmul->n_form <= ACT_FORMS && can_gate(list, op);
 }
 
 /* ---- programs ---- */
@@ -197,9 +197,9 @@ static int check_prepared(const struct op *op, struct lutra_error *err)
     return 0;
 }
 
-static int compile_op(struct cpu_device *d, struct program *p, int i, struct share share, struct lutra_error *err)
+static int compile_op(
+    struct cpu_device *d, struct program *p, struct instr *in, struct share share, struct lutra_error *err)
 {
-    struct instr *in = &p->instr[i];
     const struct op *op = in->op;
     TRY(check_prepared(op, err));
     if (multiplies(op)) {
@@ -210,34 +210,52 @@ static int compile_op(struct cpu_device *d, struct program *p, int i, struct sha
     } else {
         in->pointwise = pointwise_of(&d->kernels, op->kind);
     }
-    in->columns = share_columns(share, op->n_out ? p->list->value[op->out[0]].dim : 0);
+    in->columns = share_columns(share, p->list->value[op->n_out ? op->out[0] : op->in[0]].dim);
     cpu_run_bind(in);
     return 0;
 }
 
-static int compile(
-    struct cpu_device *d, struct program *p, int first, int n, struct share share, struct lutra_error *err)
+/* The segments that operations first .. first + n - 1 are compiled for are so no more. */
+static void make_room(struct compiled *c, int first, int n)
 {
-    struct span span = {.n_op = n, .share = share};
+    for (int i = first; i < first + n; i++) {
+        int owner = c->owner[i];
+        if (owner < 0) continue;
+        for (int k = owner; k < owner + c->span[owner].n_op; k++) c->owner[k] = -1;
+        c->span[owner].n_op = 0;
+    }
+}
+
+static int compile(struct cpu_device *d, struct program *p, struct compiled *c, int first, int n, struct share share,
+    struct lutra_error *err)
+{
+    struct span span = {.n_op = n, .share = share, .instr = &c->instr[first]};
     double part = share_is_whole(share) ? 1 : (double)(share.to - share.from) / SHARE_WHOLE;
+    make_room(c, first, n);
+    p->n_compiled++;
     for (int i = first; i < first + n; i++) {
         const struct op *op = &p->list->op[i];
-        TRY(compile_op(d, p, i, share, err));
-        if (op->kind == OP_ROPE) span.ropes |= 1u << p->instr[i].rope;
+        struct instr *in = &c->instr[i];
+        TRY(compile_op(d, p, in, share, err));
+        if (op->kind == OP_ROPE) span.ropes |= 1u << in->rope;
         for (int k = 0; multiplies(op) && k < op->n_weight; k++)
-            *(p->instr[i].matmul->rows == ROWS_OUT ? &span.out_row_bytes : &span.all_row_bytes) +=
+            *(in->matmul->rows == ROWS_OUT ? &span.out_row_bytes : &span.all_row_bytes) +=
                 (double)op->weight[k]->packed->bytes * part;
     }
-    for (int i = first; i + 2 < first + n; i++) join_gate(d, p, i);
-    p->span[first] = span;
+    for (int i = first; i + 2 < first + n; i++) join_gate(d, p->list, &c->instr[i]);
+    for (int i = first; i < first + n; i++) c->owner[i] = first;
+    c->span[first] = span;
     return 0;
 }
 
 static void close_program(struct program *p)
 {
-    free(p->instr);
-    free(p->span);
-    free(p->matmul);
+    for (int i = 0; i < PROGRAM_PLANS; i++) {
+        free(p->plan[i].instr);
+        free(p->plan[i].span);
+        free(p->plan[i].owner);
+        free(p->plan[i].matmul);
+    }
     for (int i = 0; i < ROPE_TABLES; i++) free(p->rope[i].power);
     free(p);
 }
@@ -263,25 +281,31 @@ static int allocate(struct program *p, struct lutra_error *err)
         p->rope[i].power = calloc((size_t)p->rope_pairs + 1, sizeof(double));
         ok &= p->rope[i].power != NULL;
     }
-    p->instr = calloc((size_t)p->n_op + 1, sizeof *p->instr);
-    p->span = calloc((size_t)p->n_op + 1, sizeof *p->span);
-    p->matmul = calloc((size_t)p->n_matmul + 1, sizeof *p->matmul);
-    if (ok && p->instr && p->span && p->matmul) return 0;
+    for (int i = 0; i < PROGRAM_PLANS; i++) {
+        struct compiled *c = &p->plan[i];
+        c->instr = calloc((size_t)p->n_op + 1, sizeof *c->instr);
+        c->span = calloc((size_t)p->n_op + 1, sizeof *c->span);
+        c->owner = calloc((size_t)p->n_op + 1, sizeof *c->owner);
+        c->matmul = calloc((size_t)p->n_matmul + 1, sizeof *c->matmul);
+        ok &= c->instr && c->span && c->owner && c->matmul;
+    }
+    if (ok) return 0;
     return lutra_fail(err, LUTRA_E_NO_MEMORY, "cpu: no memory for a program of %d operations", p->n_op);
 }
 
 /* What depends on the list alone.  Threads have to meet before they read what others have written.  Row operations
  * leave rows that only their own thread may read: `pending`, 0 none, or 1 + enum value_rows.  All others end in a
  * barrier. */
-static void lay_out(struct program *p)
+static void lay_out(const struct program *p, struct compiled *c)
 {
     int pending = 0, n_matmul = 0;
     for (int i = 0; i < p->n_op; i++) {
-        struct instr *in = &p->instr[i];
+        struct instr *in = &c->instr[i];
+        c->owner[i] = -1;
         const struct op *op = in->op = &p->list->op[i];
         int reads = op->n_in ? 1 + (int)p->list->value[op->in[0]].rows : 0;
         in->rows = p->list->value[op->n_out ? op->out[0] : op->in[0]].rows;
-        if (multiplies(op)) in->matmul = &p->matmul[n_matmul++];
+        if (multiplies(op)) in->matmul = &c->matmul[n_matmul++];
         if (op_info_of(op->kind)->by_row) {
             int rows = 1 + (int)in->rows;
             in->meets = pending && (op->kind == OP_TAKE ? pending == reads : pending != rows);
@@ -308,7 +332,7 @@ int cpu_program_reserve(struct cpu_device *d, const struct op_list *list, struct
         close_program(p);
         return rc;
     }
-    lay_out(p);
+    for (int i = 0; i < PROGRAM_PLANS; i++) lay_out(p, &p->plan[i]);
     cpu_program_forget(&d->base, list);
     p->next = d->programs;
     d->programs = p;
@@ -318,23 +342,51 @@ int cpu_program_reserve(struct cpu_device *d, const struct op_list *list, struct
 /* What depended on weights as they were. */
 static void start_anew(struct cpu_device *d, struct program *p)
 {
-    for (int i = 0; i < p->n_op; i++) p->span[i].n_op = 0;
+    for (int i = 0; i < PROGRAM_PLANS; i++) make_room(&p->plan[i], 0, p->n_op);
     for (int i = 0; i < ROPE_TABLES; i++) p->rope[i].params = NULL;
     p->n_change = cpu_store(d)->n_change;
 }
 
-int cpu_program_find(
-    struct cpu_device *d, const struct segment *segment, const struct program **out, struct lutra_error *err)
+static bool is_free(const struct compiled *c, int first, int n)
+{
+    while (n > 0 && c->owner[first] < 0) first++, n--;
+    return n == 0;
+}
+
+/* Where a segment is to be compiled: where nothing is in the way, or in place of all that was used longer ago, so that
+ * the segments of one plan end up together. */
+static struct compiled *place_for(struct program *p, int first, int n)
+{
+    struct compiled *oldest = p->plan;
+    for (struct compiled *c = p->plan; c < p->plan + PROGRAM_PLANS; c++) {
+        if (is_free(c, first, n)) return c;
+        if (c->used < oldest->used) oldest = c;
+    }
+    make_room(oldest, 0, p->n_op);
+    return oldest;
+}
+
+int cpu_program_find(struct cpu_device *d, const struct segment *segment, const struct program **out,
+    const struct span **found, struct lutra_error *err)
 {
     struct program *p = d->programs;
     while (p && p->list != segment->list) p = p->next;
-    ptrdiff_t first = segment->op - segment->list->op;
-    if (!p || first < 0 || first + segment->n_op > p->n_op)
+    ptrdiff_t at = segment->op - segment->list->op;
+    if (!p || at < 0 || at + segment->n_op > p->n_op)
         return lutra_fail(err, LUTRA_E_ARGUMENT, "cpu: no scratch was reserved for these operations");
-    *out = p;
     if (p->n_change != cpu_store(d)->n_change) start_anew(d, p);
-    const struct span *span = &p->span[first];
-    if (span->n_op == segment->n_op && span->share.from == segment->share.from && span->share.to == segment->share.to)
-        return 0;
-    return compile(d, p, (int)first, segment->n_op, segment->share, err);
+    int first = (int)at, n = segment->n_op;
+    struct compiled *c = p->plan, *end = p->plan + PROGRAM_PLANS;
+    for (; c < end; c++) {
+        const struct span *s = &c->span[first];
+        if (s->n_op == n && s->share.from == segment->share.from && s->share.to == segment->share.to) break;
+    }
+    if (c == end) {
+        c = place_for(p, first, n);
+        TRY(compile(d, p, c, first, n, segment->share, err));
+    }
+    c->used = ++p->n_found;
+    *out = p;
+    *found = &c->span[first];
+    return 0;
 }

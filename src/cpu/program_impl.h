@@ -3,13 +3,15 @@
  * What the CPU decides about an op list once (program.c), and its execution (run.c, matmul.c, head.c).
  *
  *     cpu_program_reserve(d, list, err)         when a session opens: takes the memory
- *     cpu_program_find(d, segment, &p, err)     in every step: compiled already, or now
+ *     cpu_program_find(d, segment, &p, &span, err)   in every step: compiled already, or now
  *
  * One program serves all steps of a list.  What depends on the rows of a step depends on their shape alone: few, many,
  * or a bulk prompt among them (enum row_shape); each matmul holds its units of work for all of these.  Segments are
- * stretches of the program.  It is compiled again when weights have been prepared or released, or a session has opened
- * since: between these, the list and its weights stay as they are.  Not thread-safe: it changes only under the engine's
- * turn.
+ * stretches of the program, compiled for one share of their outputs.  A model has two plans, for few rows and for many,
+ * which cut the list differently: the program keeps PROGRAM_PLANS compiled forms of every operation, and those used
+ * least recently make room for others.  All are compiled again when weights have been prepared or released, or a
+ * session has opened since: between these, the list and its weights stay as they are.  Not thread-safe: it changes only
+ * under the engine's turn.
  */
 #ifndef LUTRA_CPU_PROGRAM_IMPL_H
 #define LUTRA_CPU_PROGRAM_IMPL_H
@@ -70,7 +72,7 @@ struct instr {
     const struct op *op;
     bool meets;             /* first the threads meet: it reads what another has written since they last did */
     enum value_rows rows;   /* that `row` is called for */
-    struct columns columns; /* of gates, which may be cut */
+    struct columns columns; /* of its output, or of K and V: gates and what works head by head may be cut */
     void (*row)(const struct worker *w, const struct instr *in, int row); /* NULL: it runs as a whole */
     bool (*run)(struct worker *w, const struct instr *in);                /* false: cancelled */
     union {
@@ -84,8 +86,20 @@ struct instr {
 struct span {
     int n_op;                            /* that are compiled; 0: none */
     struct share share;                  /* for this one */
+    const struct instr *instr;           /* [n_op] */
     unsigned ropes;                      /* set of tables it rotates by */
     double all_row_bytes, out_row_bytes; /* of weights, for all rows and for wanted ones */
+};
+
+enum { PROGRAM_PLANS = 2 };
+
+/* Segments that do not overlap. */
+struct compiled {
+    struct instr *instr;   /* [n_op], as the list's operations */
+    struct span *span;     /* [n_op] */
+    int *owner;            /* [n_op] the first operation of the segment that an operation is compiled for; -1: none */
+    struct matmul *matmul; /* [n_matmul] in the list's order */
+    uint64_t used;         /* program.n_found when a step last asked for one of them */
 };
 
 struct rope_table {
@@ -98,9 +112,8 @@ struct program {
     const struct op_list *list;
     int n_op, n_matmul, rope_pairs; /* of the list */
     uint64_t n_change;              /* the device's, when it was compiled */
-    struct instr *instr;            /* [n_op], as the list's operations */
-    struct span *span;              /* [n_op] */
-    struct matmul *matmul;          /* [n_matmul] in the list's order */
+    uint64_t n_found, n_compiled;   /* segments that steps asked for, and those that were compiled for it */
+    struct compiled plan[PROGRAM_PLANS];
     struct rope_table rope[ROPE_TABLES];
 };
 
@@ -111,10 +124,10 @@ int cpu_program_reserve(struct cpu_device *d, const struct op_list *list, struct
 /* device_extras.forget; NULL: all lists. */
 void cpu_program_forget(struct device *self, const struct op_list *list);
 
-/* The program of a segment's list, whose instructions of that segment are compiled.  Errors: LUTRA_E_ARGUMENT, nothing
+/* The program of a segment's list, and the segment as it is compiled for its share.  Errors: LUTRA_E_ARGUMENT, nothing
  * was reserved for the list or a weight is not prepared; LUTRA_E_UNSUPPORTED, too many rotations. */
-int cpu_program_find(
-    struct cpu_device *d, const struct segment *segment, const struct program **out, struct lutra_error *err);
+int cpu_program_find(struct cpu_device *d, const struct segment *segment, const struct program **out,
+    const struct span **span, struct lutra_error *err);
 
 /* Whether any weight of an OP_MATMUL has kernels for bulk rows. */
 bool cpu_matmul_has_bulk(const struct op *op);
@@ -127,9 +140,9 @@ struct run {
     struct cpu_device *device;
     const struct segment *segment;
     const struct program *program;
-    const struct instr *instr; /* [segment->n_op] */
-    int n_rows[2];             /* by enum value_rows */
-    bool bulk[2];              /* of these rows some are in bulk */
+    const struct span *span; /* the segment, compiled */
+    int n_rows[2];           /* by enum value_rows */
+    bool bulk[2];            /* of these rows some are in bulk */
     struct {
         LUTRA_ALIGNED(64) atomic_size_t next;
         bool stop;

@@ -6,6 +6,7 @@
  * chain of them needs no barrier.  Matmul, attention and head read what other threads wrote: they meet before, share
  * their work out in units, and meet after.  Who computes a unit never changes its bits.
  */
+#include "cpu/attention_heads.h"
 #include "cpu/program_impl.h"
 
 #include <math.h>
@@ -97,7 +98,7 @@ static void norm_row(const struct worker *w, const struct instr *in, int row)
     const struct op *op = in->op;
     const float *x = cpu_value_row(w, op->in[0], row);
     float *out = cpu_value_row(w, op->out[0], row);
-    for (int i = 0, dim = dim_of(w, op->in[0]); i < dim; i += op->norm.n_norm)
+    for (int64_t i = in->columns.first, end = i + in->columns.n; i < end; i += op->norm.n_norm)
         w->run->device->kernels.rms_norm(x + i, op->norm.weight, (size_t)op->norm.n_norm, op->norm.eps, out + i);
 }
 
@@ -115,17 +116,22 @@ static void rope_row(const struct worker *w, const struct instr *in, int row)
 {
     const struct op *op = in->op;
     const float *table = w->run->device->scratch.rope[in->rope];
-    float *x = cpu_value_row(w, op->out[0], row);
-    if (op->out[0] != op->in[0]) memcpy(x, cpu_value_row(w, op->in[0], row), (size_t)dim_of(w, op->in[0]) * sizeof *x);
-    w->run->device->kernels.rope(&op->rope, table + (size_t)row * (size_t)op->rope.n_rot, x);
+    float *x = cpu_value_row(w, op->out[0], row) + in->columns.first;
+    const float *from = cpu_value_row(w, op->in[0], row) + in->columns.first;
+    struct op_rope rope = op->rope;
+    rope.n_head = (int)(in->columns.n / rope.d_head);
+    if (x != from) memcpy(x, from, (size_t)in->columns.n * sizeof *x);
+    w->run->device->kernels.rope(&rope, table + (size_t)row * (size_t)op->rope.n_rot, x);
 }
 
-static void store_vectors(const struct worker *w, const struct op *op, enum kv_side side, int row)
+static void store_vectors(const struct worker *w, const struct instr *in, enum kv_side side, int row)
 {
+    const struct op *op = in->op;
     const struct kv_view *kv = w->run->segment->step->kv;
     const struct kv_layer *l = &kv->layer[op->layer];
-    const float *x = cpu_value_row(w, op->in[side], row);
-    for (int h = 0; h < l->n_kv_head; h++, x += l->d_head) {
+    const float *x = cpu_value_row(w, op->in[side], row) + in->columns.first;
+    int first = (int)(in->columns.first / l->d_head), end = first + (int)(in->columns.n / l->d_head);
+    for (int h = first; h < end; h++, x += l->d_head) {
         void *to = kv_slot_at(kv, op->layer, side, h, row);
         if (kv->type == QUANT_F16) {
             w->run->device->kernels.f32_to_f16(x, (size_t)l->d_head, to);
@@ -137,8 +143,8 @@ static void store_vectors(const struct worker *w, const struct op *op, enum kv_s
 
 static void append_row(const struct worker *w, const struct instr *in, int row)
 {
-    store_vectors(w, in->op, KV_K, row);
-    store_vectors(w, in->op, KV_V, row);
+    store_vectors(w, in, KV_K, row);
+    store_vectors(w, in, KV_V, row);
 }
 
 static void take_row(const struct worker *w, const struct instr *in, int row)
@@ -230,6 +236,7 @@ static bool run_attention(struct worker *w, const struct instr *in)
     const struct op *op = in->op;
     const struct step *step = w->run->segment->step;
     struct cpu_device *d = w->run->device;
+    const int64_t kv_columns = (int64_t)op->attention.n_head / op->attention.n_kv_head * op->attention.d_head;
     struct attention_args a = {.op = &op->attention,
         .kv = step->kv,
         .layer = op->layer,
@@ -240,7 +247,8 @@ static bool run_attention(struct worker *w, const struct instr *in)
         .scratch_bytes = d->scratch.attention_bytes,
         .next = next_unit,
         .next_context = w};
-    attention_run(&d->kernels.attention, &a, d->pool, w->ith, w->nth);
+    attention_run_heads(&d->kernels.attention, &a, (int)(in->columns.first / kv_columns),
+        (int)(in->columns.n / kv_columns), d->pool, w->ith, w->nth);
     return true;
 }
 
@@ -275,14 +283,13 @@ void cpu_run_bind(struct instr *in)
 }
 
 /* Cosines and sines of this thread's rows, once per segment. */
-static void fill_rope(const struct worker *w, const struct instr *first)
+static void fill_rope(const struct worker *w)
 {
     const struct run *run = w->run;
     const struct step *step = run->segment->step;
     const struct program *p = run->program;
-    unsigned ropes = p->span[first - p->instr].ropes;
     for (int i = 0; i < ROPE_TABLES; i++) {
-        if (!(ropes >> i & 1)) continue;
+        if (!(run->span->ropes >> i & 1)) continue;
         struct op_rope rope = ref_rope_in(p->rope[i].params, step->n_ctx);
         for (int r = w->share[ROWS_ALL].first; r < w->share[ROWS_ALL].last; r++)
             ref_rope_turns(&rope, p->rope[i].power, step->batch->row[r].pos,
@@ -293,7 +300,7 @@ static void fill_rope(const struct worker *w, const struct instr *first)
 /* Instruction *i, or several from it on; then *i is the next.  False: cancelled, or this thread is out. */
 static bool run_instr(struct worker *w, int *i)
 {
-    const struct instr *in = &w->run->instr[*i];
+    const struct instr *in = &w->run->span->instr[*i];
     bool going = true;
     if (in->meets && *i > 0 && !cpu_worker_meet(w)) return false;
     if (in->row) {
@@ -317,7 +324,7 @@ void cpu_run_segment(void *arg, int ith, int nth)
     struct worker w = {.run = run, .ith = ith, .nth = nth, .phase = (unsigned)entry % 2};
     bool going = entry == 0 || !run->phase[w.phase].stop;
     share_rows(&w);
-    if (entry == 0) fill_rope(&w, run->instr);
+    if (entry == 0) fill_rope(&w);
     while (going && i < run->segment->n_op) going = run_instr(&w, &i);
     if (ith == 0 && !going) run->stopped = true;
 }

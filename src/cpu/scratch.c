@@ -66,7 +66,7 @@ static void measure(const struct cpu_device *d, const struct op_list *list, stru
             measure_weight(d, op->weight[k], op->kind == OP_HEAD ? HEAD_ROWS : rows, s);
         if (op->kind == OP_HEAD) {
             size_t n_out = (size_t)op->weight[0]->tensor.ne[1];
-            s->n_part = larger(s->n_part, (n_out + HEAD_OUTPUTS - 1) / HEAD_OUTPUTS);
+            s->n_part = larger(s->n_part, (size_t)head_units((int64_t)n_out));
         } else if (op->kind == OP_ROPE) {
             s->rope_floats = larger(s->rope_floats, (size_t)op->rope.n_rot);
         } else if (op->kind == OP_DELTA_NET) {
@@ -85,8 +85,7 @@ enum {
     WORK = ROPE + ROPE_TABLES,
     LOGITS,
     HEAP,
-    PART_MAX,
-    PART_SUM,
+    PARTS,
     EXPERTS,
     DELTA,
     N_PIECE
@@ -104,8 +103,7 @@ static void measure_pieces(const struct cpu_scratch *s, size_t n_thread, size_t 
     bytes[WORK] = product(n_thread, s->work_bytes);
     bytes[LOGITS] = product(head, HEAD_OUTPUTS * sizeof(float));
     bytes[HEAP] = product(head, sizeof *s->heap);
-    bytes[PART_MAX] = product(parts, sizeof *s->part_max);
-    bytes[PART_SUM] = product(parts, sizeof *s->part_sum);
+    bytes[PARTS] = product(parts, sizeof *s->part);
     bytes[DELTA] = product(n_thread, product(s->delta_floats, sizeof *s->delta));
     bytes[EXPERTS] = product(n_thread, product(s->n_expert_rows, sizeof *s->expert_rows));
 }
@@ -131,8 +129,7 @@ static int lay_out(struct cpu_scratch *s, size_t n_thread, struct lutra_error *e
     s->work = at[WORK];
     s->logits = at[LOGITS];
     s->heap = at[HEAP];
-    s->part_max = at[PART_MAX];
-    s->part_sum = at[PART_SUM];
+    s->part = at[PARTS];
     s->expert_rows = at[EXPERTS];
     s->delta = at[DELTA];
     return 0;

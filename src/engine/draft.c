@@ -7,14 +7,22 @@
  *
  * A pass of it has to bring tokens at less time than they take without: that is known from what passes of both have
  * cost so far, and from how often its tokens were right.
+ *
+ * Where it has devices of its own, it goes on guessing while the first model judges its guesses: as if all of them were
+ * right.  Where they were, the next guesses are there; else they are dropped, and nobody has waited for them but for
+ * the rest of one of its passes.
  */
 #include <math.h>
+#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "engine/session_impl.h"
 
-enum { TRIED_EVERY = 50 /* passes in which it would not pay */ };
+enum {
+    TRIED_EVERY = 50, /* passes in which it would not pay */
+    SAID_MOST = 2 * SPEC_DRAFT_MOST + 1,
+};
 
 /* Of a sample slot. */
 struct mirror {
@@ -22,8 +30,9 @@ struct mirror {
     int tip;             /* of the pass; -1: none */
     bool going;
     float p; /* estimate of all its guesses so far */
-    struct draft_guess guess[SPEC_DRAFT_MOST];
-    int n_guess;
+    struct draft_guess guess[SAID_MOST];
+    int n_guess, n_offered; /* of these, those that the pass was offered */
+    int base;               /* tokens of the text that they follow */
 };
 
 struct draft_model {
@@ -33,6 +42,15 @@ struct draft_model {
     int32_t n_common; /* tokens that both models have; the others are neither drafted nor followed */
     float *logits;    /* [n_vocab of the first] where its own has fewer, else NULL */
     int n_idle;       /* passes since it was tried */
+    /* Guessing ahead, on a thread of its own: `pass` and `wish` are those of the pass that is judged. */
+    bool has_thread;
+    pthread_t thread;
+    pthread_mutex_t lock;
+    pthread_cond_t changed;
+    enum { AHEAD_NOT, AHEAD_GOES, AHEAD_ENDS } ahead;
+    atomic_bool stop;
+    struct pass pass;
+    struct spec_wish wish;
 };
 
 /* ---- opening ---- */
@@ -67,6 +85,8 @@ static int open_all(struct draft_model *d, lutra_model *model, struct lutra_erro
     set.n_ctx = s->n_ctx;
     set.n_seq = s->n_seq;
     TRY(lutra_session_open(&d->s, model, &set, err));
+    d->s->waits->told = s->waits->told; /* one timeline */
+    d->s->waits->user = s->waits->user;
     d->mirror = calloc((size_t)s->n_seq, sizeof *d->mirror);
     d->token = calloc((size_t)s->n_seq, (size_t)s->n_ctx * sizeof *d->token);
     if (!d->mirror || !d->token) return lutra_fail(err, LUTRA_E_NO_MEMORY, "draft model: out of memory");
@@ -75,19 +95,39 @@ static int open_all(struct draft_model *d, lutra_model *model, struct lutra_erro
     return 0;
 }
 
+static void *guess_ahead(void *self);
+
 int draft_model_open(struct draft_model **out, lutra_session *s, lutra_model *model, struct lutra_error *err)
 {
     struct draft_model *d = *out = calloc(1, sizeof *d);
     if (!d) return lutra_fail(err, LUTRA_E_NO_MEMORY, "draft model: out of memory");
     d->first = s;
+    pthread_mutex_init(&d->lock, NULL);
+    pthread_cond_init(&d->changed, NULL);
     int rc = open_all(d, model, err);
+    if (rc == 0 && !(atomic_load(&model->devices) & atomic_load(&s->model->devices)))
+        d->has_thread = pthread_create(&d->thread, NULL, guess_ahead, d) == 0; /* without it nothing is guessed ahead */
     if (rc < 0) draft_model_close(out);
     return rc;
+}
+
+static void set_ahead(struct draft_model *d, int to)
+{
+    pthread_mutex_lock(&d->lock);
+    d->ahead = to;
+    pthread_cond_broadcast(&d->changed);
+    pthread_mutex_unlock(&d->lock);
 }
 
 void draft_model_close(struct draft_model **d)
 {
     if (!*d) return;
+    if ((*d)->has_thread) {
+        set_ahead(*d, AHEAD_ENDS);
+        pthread_join((*d)->thread, NULL);
+    }
+    pthread_cond_destroy(&(*d)->changed);
+    pthread_mutex_destroy(&(*d)->lock);
     lutra_session_close(&(*d)->s);
     free((*d)->mirror);
     free((*d)->token);
@@ -189,6 +229,82 @@ static void take(struct draft_model *d, const struct pass *pass, struct mirror *
     m->going = m->n_guess < wish->most && m->p >= wish->p_min && at + 1 < tip->max_tok;
 }
 
+/* ---- guessing ahead ---- */
+
+/* The guesses that follow a tip's text, where all of it is what had been guessed: then the mirror's text is that and
+ * them.  Others are dropped. */
+static void keep_guesses(struct mirror *m, const struct row_tip *tip, const struct spec_wish *wish)
+{
+    const struct sequence *q = &m->seq;
+    int n_new = tip->n_token - m->base, n = m->n_guess - n_new;
+    bool right = n_new >= 0 && n > 0 && q->id >= 0 && q->n_token == m->base + m->n_guess &&
+                 !memcmp(q->token, tip->token, (size_t)tip->n_token * sizeof *q->token);
+    m->n_guess = right ? n : 0;
+    m->p = 1;
+    for (int i = 0; i < m->n_guess; i++) {
+        m->guess[i] = m->guess[n_new + i];
+        m->guess[i].parent = i - 1;
+        m->p *= wish->rate[spec_model_kind(m->guess[i].p, i)];
+    }
+    m->base = tip->n_token;
+    m->going = m->n_guess < wish->most && m->p >= wish->p_min && tip->n_token + m->n_guess < tip->max_tok;
+}
+
+/* Passes of the draft model, each a guess more behind what the pass was offered, until the first model is done. */
+static void guess_on(struct draft_model *d)
+{
+    struct spec_wish wish = d->wish;
+    wish.most = wish.most * 2 + 1 < SAID_MOST ? wish.most * 2 + 1 : SAID_MOST;
+    for (int i = 0; i < d->first->n_seq; i++) {
+        struct mirror *m = &d->mirror[i];
+        m->going = m->tip >= 0 && m->seq.id >= 0 && m->n_offered > 0 && m->p >= wish.p_min &&
+                   m->base + m->n_guess < d->pass.tip[m->tip].max_tok && m->n_guess < wish.most;
+    }
+    while (!atomic_load(&d->stop)) {
+        int n = fill(d);
+        if (n == 0 || session_forward(d->s, n, false, NULL) < 0) return;
+        for (int i = 0; i < d->first->n_seq; i++)
+            if (d->mirror[i].going) take(d, &d->pass, &d->mirror[i], &wish);
+    }
+}
+
+static void *guess_ahead(void *self)
+{
+    struct draft_model *d = self;
+    pthread_mutex_lock(&d->lock);
+    for (;;) {
+        while (d->ahead == AHEAD_NOT) pthread_cond_wait(&d->changed, &d->lock);
+        if (d->ahead == AHEAD_ENDS) break;
+        pthread_mutex_unlock(&d->lock);
+        guess_on(d);
+        pthread_mutex_lock(&d->lock);
+        if (d->ahead == AHEAD_GOES) d->ahead = AHEAD_NOT;
+        pthread_cond_broadcast(&d->changed);
+    }
+    pthread_mutex_unlock(&d->lock);
+    return NULL;
+}
+
+void draft_model_go_on(struct draft_model *d)
+{
+    bool any = false;
+    for (int i = 0; d && i < d->first->n_seq; i++) any |= d->mirror[i].tip >= 0 && d->mirror[i].n_offered > 0;
+    if (!any || !d->has_thread) return;
+    atomic_store(&d->stop, false);
+    set_ahead(d, AHEAD_GOES);
+}
+
+void draft_model_rest(struct draft_model *d)
+{
+    if (!d || !d->has_thread) return;
+    atomic_store(&d->stop, true);
+    pthread_mutex_lock(&d->lock);
+    while (d->ahead == AHEAD_GOES) pthread_cond_wait(&d->changed, &d->lock);
+    pthread_mutex_unlock(&d->lock);
+}
+
+/* ---- the guesses of a pass ---- */
+
 /* What the next pass is expected to bring so far, and to take with the drafting for it. */
 struct outlook {
     double tokens, us, seen; /* seen: positions that its rows see */
@@ -230,23 +346,15 @@ static bool is_cancelled(const struct draft_model *d)
     return atomic_load_explicit(&d->first->cancel, memory_order_relaxed);
 }
 
-static void begin(void *self, const struct pass *pass, const struct spec_wish *wish)
+/* Guesses on from those that are there already, as far as that pays. */
+static void begin_guesses(struct draft_model *d, const struct pass *pass, const struct spec_wish *wish)
 {
-    struct draft_model *d = self;
-    for (int i = 0; i < d->first->n_seq; i++) {
-        const struct sample *slot = &d->first->sample[i];
-        struct mirror *m = &d->mirror[i];
-        m->tip = slot->request && slot->row >= 0 ? slot->tip : -1;
-        m->n_guess = 0;
-        m->p = 1;
-        m->going = m->tip >= 0 && pass->tip[m->tip].n_token < pass->tip[m->tip].max_tok;
-    }
     struct outlook o = without(d, pass);
     if (!pays(d, pass, wish, &o) && ++d->n_idle < TRIED_EVERY) return;
     d->n_idle = 0;
     for (int i = 0; i < d->first->n_seq; i++) {
         struct mirror *m = &d->mirror[i];
-        if (m->going) follow(d, m, &pass->tip[m->tip]);
+        if (m->going && !m->n_guess) follow(d, m, &pass->tip[m->tip]);
         m->going = m->going && m->seq.id >= 0 && knows(d, &pass->tip[m->tip], m->seq.n_done);
     }
     do {
@@ -257,13 +365,34 @@ static void begin(void *self, const struct pass *pass, const struct spec_wish *w
     } while (pays(d, pass, wish, &o));
 }
 
+static void begin(void *self, const struct pass *pass, const struct spec_wish *wish)
+{
+    struct draft_model *d = self;
+    for (int i = 0; i < d->first->n_seq; i++) {
+        const struct sample *slot = &d->first->sample[i];
+        struct mirror *m = &d->mirror[i];
+        m->tip = slot->request && slot->row >= 0 ? slot->tip : -1;
+        m->n_offered = 0;
+        m->going = false;
+        if (m->tip < 0 || !d->has_thread) m->n_guess = 0;
+        if (m->tip >= 0) keep_guesses(m, &pass->tip[m->tip], wish);
+    }
+    begin_guesses(d, pass, wish);
+    d->pass = *pass;
+    d->wish = *wish;
+    for (int i = 0; i < d->first->n_seq; i++) {
+        struct mirror *m = &d->mirror[i];
+        m->n_offered = m->n_guess < wish->most ? m->n_guess : wish->most;
+    }
+}
+
 static int guesses(void *self, int tip, const struct draft_guess **out)
 {
     const struct draft_model *d = self;
     for (int i = 0; i < d->first->n_seq; i++) {
         if (d->mirror[i].tip != tip) continue;
         *out = d->mirror[i].guess;
-        return d->mirror[i].n_guess;
+        return d->mirror[i].n_offered;
     }
     return 0;
 }

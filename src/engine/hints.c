@@ -122,7 +122,7 @@ static int open_plan(lutra_session *s, struct lutra_error *err)
 {
     struct hints *h = &s->hints;
     struct device *device[PLAN_DEVICES];
-    int n_device = runtime_devices(s->model->runtime, device);
+    int n_device = model_devices(s->model, device);
     TRY(plan_open(h->plan, &h->list, device, n_device, err));
     if (h->n_short) {
         h->weight.device = device_store(h->plan->device[h->plan->piece[h->plan->n_piece - 1].device]);

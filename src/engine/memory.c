@@ -200,7 +200,7 @@ int memory_open(lutra_session *s, enum quant_type type, struct lutra_error *err)
 
 void memory_close(lutra_session *s)
 {
-    turn_take(&s->model->runtime->turn);
+    turn_take(&s->model->runtime->turn, TURN_ALL);
     hints_close(s);
     for (int i = 0; i < s->n_joined; i++) leave(s, &s->joined[i]);
     if (s->kv_memory.host) s->cache_home->ops->buffer_free(s->cache_home, &s->kv_memory);
@@ -208,5 +208,5 @@ void memory_close(lutra_session *s)
     if (s->state_memory.host) cpu->ops->buffer_free(cpu, &s->state_memory);
     for (int v = 0; v < VALUE_MAX; v++)
         if (s->value[v].host) s->home->ops->buffer_free(s->home, &s->value[v]);
-    turn_give(&s->model->runtime->turn);
+    turn_give(&s->model->runtime->turn, TURN_ALL);
 }

@@ -84,22 +84,22 @@ static void release_device(struct lutra_model *m, struct device *d)
 
 static void release_weights(struct lutra_model *m)
 {
-    turn_take(&m->runtime->turn);
+    turn_take(&m->runtime->turn, TURN_ALL);
     for (int i = 0; i < m->runtime->n_device; i++) {
         struct device *d = m->runtime->device[i];
         release_device(m, d);
         if (d->extras && d->extras->forget) d->extras->forget(d, model_ops(m->model));
     }
-    turn_give(&m->runtime->turn);
+    turn_give(&m->runtime->turn, TURN_ALL);
 }
 
 static int prepare_weight(struct lutra_model *m, struct weight *w, struct lutra_error *err)
 {
     bool keeps_source = true, stored = w->stored != NULL;
     weights_fetch(m->weights, &w->tensor);
-    turn_take(&m->runtime->turn);
+    turn_take(&m->runtime->turn, TURN_ALL);
     int rc = w->device->ops->prepare(w->device, w, &keeps_source, err);
-    turn_give(&m->runtime->turn);
+    turn_give(&m->runtime->turn, TURN_ALL);
     if (rc < 0) return rc;
     m->n_damaged += stored && !w->stored;
     if (stored && !w->stored)
@@ -112,12 +112,12 @@ static int prepare_weight(struct lutra_model *m, struct weight *w, struct lutra_
 static int load_constants(struct lutra_model *m, struct lutra_error *err)
 {
     int rc = 0;
-    turn_take(&m->runtime->turn);
+    turn_take(&m->runtime->turn, TURN_ALL);
     for (int i = 0; i < m->plan.n_device && rc == 0; i++) {
         struct device *d = m->plan.device[i];
         if (d->memory) rc = d->memory->load(d, model_ops(m->model), err);
     }
-    turn_give(&m->runtime->turn);
+    turn_give(&m->runtime->turn, TURN_ALL);
     return rc;
 }
 
@@ -183,14 +183,14 @@ int model_hold(struct lutra_model *m, const struct op *op, int n, struct lutra_e
 
 void model_let_go(struct lutra_model *m, const struct op *op, int n)
 {
-    turn_take(&m->runtime->turn);
+    turn_take(&m->runtime->turn, TURN_ALL);
     for (int i = 0; m->by_piece && i < n; i++) {
         for (int k = 0; k < op[i].n_weight; k++) {
             struct weight *w = op[i].weight[k];
             w->device->ops->release(w->device, w);
         }
     }
-    turn_give(&m->runtime->turn);
+    turn_give(&m->runtime->turn, TURN_ALL);
 }
 
 /* Who runs what, and why not the first device. */
@@ -206,6 +206,7 @@ static int open_weights(struct lutra_model *m, const struct lutra_model_settings
     if ((size_t)model_hparams(m->model)->n_vocab != text_vocab_n_tok(m->vocab))
         return lutra_fail(err, LUTRA_E_FORMAT, "%s: %d embeddings for %zu tokens", weights_path(m->weights),
             model_hparams(m->model)->n_vocab, text_vocab_n_tok(m->vocab));
+    TRY(model_choose_devices(m, set->device, err));
     if (set->override_tensor) TRY(model_override(m, set->override_tensor, err));
     TRY(model_choose_plans(m, set->plan, err));
     TRY(model_open_plans(m, err));
@@ -223,7 +224,11 @@ int model_leave_device(struct lutra_model *m, struct device *lost, struct lutra_
     lutra_model_settings_init(&set, sizeof set);
     for (int i = 0; i < rt->n_device; i++)
         if (rt->device[i] == lost) atomic_store(&rt->lost[i], true);
-    int n_device = runtime_devices(rt, device);
+    int n_device = model_devices(m, device);
+    if (n_device == 0) { /* none of those that it was given */
+        atomic_store(&m->devices, TURN_ALL);
+        n_device = model_devices(m, device);
+    }
     for (int i = 0, at = 0; i < n_device && (size_t)at < sizeof others; i++)
         at += snprintf(others + at, sizeof others - (size_t)at, "%s%s", i ? ", " : "", device[i]->name);
     log_line(&rt->log, LUTRA_LOG_WARN, "%s is lost: %s goes on on %s", lost->name, m->name, others);

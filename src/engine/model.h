@@ -31,6 +31,7 @@ struct lutra_model {
     const struct text_tags *tags; /* of reasoning, known from it; NULL: none */
     struct model *model;          /* NULL when vocab_only, like the plan */
     bool by_piece;                /* weights are packed when a layer is reached (model_hold) and freed after it */
+    atomic_uint devices;          /* that its passes may use: a set of their numbers in the runtime */
     struct plan plan, plan_many;  /* of passes of few rows, and of many: model_plan */
     struct profile *profile;      /* that says how its devices share, or NULL */
     enum profile_plan plan_kind[PASS_CLASSES];
@@ -50,6 +51,10 @@ struct lutra_model {
 
 /* plans.c: the plan of a pass. */
 struct plan *model_plan(lutra_model *m, int n_row);
+/* Its devices that are left, in order; returns how many. */
+int model_devices(const lutra_model *m, struct device *out[PLAN_DEVICES]);
+/* Whether one of its plans has this device. */
+bool model_uses(const lutra_model *m, const struct device *d);
 
 /* As lutra_model_open, for the quantizer: matrices keep the file's column order (weights_order).
  * by_piece: only observe.c runs it, piece by piece and not to its head; weights are prepared when a piece holds them,

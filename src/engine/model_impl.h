@@ -11,7 +11,13 @@
  * is prepared again from the file.  With the turn. */
 int model_leave_device(struct lutra_model *m, struct device *lost, struct lutra_error *err);
 
-/* plans.c: which plans, as lutra_model_settings.plan says; and these plans on the devices that are left. */
+/* plans.c: the devices that its passes may use: those that lutra_model_settings.device names, NULL: all; where none of
+ * them is left, all that are. */
+int model_choose_devices(lutra_model *m, const char *names, struct lutra_error *err);
+/* The number of a device that is left, by its name; the error names the setting and lists those that there are. */
+int model_device_named(
+    const lutra_runtime *rt, const char *setting, const char *name, size_t n, struct lutra_error *err);
+/* Which plans, as lutra_model_settings.plan says; and these plans on the devices that are left. */
 int model_choose_plans(lutra_model *m, const char *wish, struct lutra_error *err);
 int model_open_plans(lutra_model *m, struct lutra_error *err);
 /* Where a model's profile for these devices lies; to be freed, NULL: out of memory.  It is written whole or not at all;

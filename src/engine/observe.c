@@ -87,7 +87,7 @@ static int input_of(const struct op *op)
 static int run_piece(struct walk *w, int chunk, int first, int last, struct lutra_error *err)
 {
     struct device *cpu = w->s->model->runtime->cpu;
-    struct segment segment = {&w->list->op[first], last - first, w->list, &w->step, {0, 0}};
+    struct segment segment = {&w->list->op[first], last - first, w->list, &w->step, {0, 0}, 0};
     struct ticket ticket;
     char *place = w->stored ? w->stored + (size_t)chunk * w->stored_bytes : NULL;
     for (int r = 0; r < w->n_row; r++) w->s->batch.row[r].token = w->ids[(size_t)chunk * (size_t)w->n_row + (size_t)r];
@@ -145,10 +145,10 @@ static int walk(struct walk *w, int32_t seq, struct lutra_error *err)
         .n_ctx = s->n_ctx,
         .result = s->result,
         .cancel = &s->cancel};
-    turn_take(&s->model->runtime->turn);
+    turn_take(&s->model->runtime->turn, TURN_ALL);
     int rc = open_store(w, err);
     if (rc == 0) rc = run_all(w, err);
-    turn_give(&s->model->runtime->turn);
+    turn_give(&s->model->runtime->turn, TURN_ALL);
     free(w->stored);
     kv_step_end(s->kv, &s->batch, false);
     s->batch.n_row = 0;

@@ -4,28 +4,9 @@
  */
 #define PCRE2_CODE_UNIT_WIDTH 8
 #include <pcre2.h>
-#include <stdio.h>
 #include <string.h>
-#include <strings.h>
 
 #include "engine/model_impl.h"
-
-/* The device of this name that is left; else the error lists those that are. */
-static int find_device(
-    const lutra_runtime *rt, const char *name, size_t n, struct device **out, struct lutra_error *err)
-{
-    char names[160] = "";
-    struct device *left[PLAN_DEVICES];
-    int n_left = runtime_devices(rt, left);
-    for (int i = 0, at = 0; i < n_left; i++) {
-        *out = left[i];
-        if (strlen(left[i]->name) == n && strncasecmp(left[i]->name, name, n) == 0) return 0;
-        if ((size_t)at < sizeof names)
-            at += snprintf(names + at, sizeof names - (size_t)at, "%s%s", i ? ", " : "", left[i]->name);
-    }
-    return lutra_fail(err, LUTRA_E_ARGUMENT, "override_tensor: '%.*s' is no device of this runtime (%s)",
-        (int)(n < 60 ? n : 60), name, names);
-}
 
 /* Gives what a pattern matches, and nothing has matched before, to a device; returns how many. */
 static int give(struct lutra_model *m, const char *pattern, size_t n, struct device *d, struct lutra_error *err)
@@ -57,13 +38,13 @@ int model_override(struct lutra_model *m, const char *list, struct lutra_error *
 {
     for (const char *item = list; item;) {
         size_t n = strcspn(item, ","), at = n;
-        struct device *d = NULL;
         while (at > 0 && item[at] != '=') at--;
         if (at == 0 || at + 1 >= n)
             return lutra_fail(
                 err, LUTRA_E_ARGUMENT, "override_tensor: '%.*s' is no PATTERN=DEVICE", (int)(n < 60 ? n : 60), item);
-        TRY(find_device(m->runtime, item + at + 1, n - at - 1, &d, err));
-        int found = give(m, item, at, d, err);
+        int number = model_device_named(m->runtime, "override_tensor", item + at + 1, n - at - 1, err);
+        if (number < 0) return number;
+        int found = give(m, item, at, m->runtime->device[number], err);
         if (found < 0) return found;
         if (!found)
             log_line(

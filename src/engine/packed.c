@@ -151,10 +151,10 @@ void packed_costs_write(const lutra_session *s)
     uint64_t key;
     struct lutra_error why;
     if (s->n_cost < COSTS_LEAST) return;
-    turn_take(&s->model->runtime->turn);
+    turn_take(&s->model->runtime->turn, TURN_ALL);
     s->model->cost = s->cost;
     s->model->cost_plan = s->model->n_plan;
-    turn_give(&s->model->runtime->turn);
+    turn_give(&s->model->runtime->turn, TURN_ALL);
     if (!s->speculator || !costs_of(s, path, sizeof path, &key)) return;
     if (figures_write(path, key, s->cost.us, ROW_COST_KNOTS, &why) < 0)
         log_line(&s->model->runtime->log, LUTRA_LOG_INFO, "costs of rows are not kept: %s", why.what);

@@ -7,9 +7,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/hash.h"
 #include "engine/model_impl.h"
 #include "weights/packed.h"
 #include "weights/temporary.h"
@@ -21,24 +23,100 @@ struct plan *model_plan(lutra_model *m, int n_row)
     return pass_class_of(n_row) == PASS_FEW ? &m->plan : &m->plan_many;
 }
 
+/* ---- devices ---- */
+
+int model_devices(const lutra_model *m, struct device *out[PLAN_DEVICES])
+{
+    const lutra_runtime *rt = m->runtime;
+    int n = 0;
+    for (int i = 0; i < rt->n_device; i++)
+        if (atomic_load(&m->devices) >> i & 1 && !atomic_load(&rt->lost[i])) out[n++] = rt->device[i];
+    return n;
+}
+
+bool model_uses(const lutra_model *m, const struct device *d)
+{
+    const struct plan *const plans[] = {&m->plan, &m->plan_many};
+    for (int p = 0; p < 2; p++)
+        for (int i = 0; i < plans[p]->n_device; i++)
+            if (plans[p]->device[i] == d) return true;
+    return false;
+}
+
+int model_device_named(
+    const lutra_runtime *rt, const char *setting, const char *name, size_t n, struct lutra_error *err)
+{
+    char names[160] = "";
+    for (int i = 0, at = 0; i < rt->n_device; i++) {
+        if (atomic_load(&rt->lost[i])) continue;
+        if (strlen(rt->device[i]->name) == n && strncasecmp(rt->device[i]->name, name, n) == 0) return i;
+        if ((size_t)at < sizeof names)
+            at += snprintf(names + at, sizeof names - (size_t)at, "%s%s", at ? ", " : "", rt->device[i]->name);
+    }
+    return lutra_fail(err, LUTRA_E_ARGUMENT, "%s: '%.*s' is no device of this runtime (%s)", setting,
+        (int)(n < 60 ? n : 60), name, names);
+}
+
+int model_choose_devices(lutra_model *m, const char *names, struct lutra_error *err)
+{
+    struct device *left[PLAN_DEVICES];
+    unsigned set = 0;
+    for (const char *name = names; name;) {
+        size_t n = strcspn(name, ",");
+        int number = model_device_named(m->runtime, "device", name, n, err);
+        if (number < 0) return number;
+        set |= 1u << number;
+        name = name[n] ? name + n + 1 : NULL;
+    }
+    atomic_store(&m->devices, names ? set : TURN_ALL);
+    if (model_devices(m, left) == 0) atomic_store(&m->devices, TURN_ALL);
+    return 0;
+}
+
+/* Whether several of them share operations. */
+static bool shares(const lutra_model *m)
+{
+    struct device *device[PLAN_DEVICES];
+    int n = 0;
+    for (int i = model_devices(m, device) - 1; i >= 0; i--) n += device[i]->caps.speed > 0;
+    return n > 1;
+}
+
 /* ---- a profile's file ---- */
+
+/* A hash of what makes the model another one than its file says: adapters, and tensors that are kept for a device.
+ * 0: nothing. */
+static uint64_t variant_of(const lutra_model *m)
+{
+    uint64_t sum = m->adapters;
+    for (int i = 0; i < model_n_weight(m->model); i++) {
+        const struct weight *w = model_weight(m->model, i);
+        if (!w->only) continue;
+        sum = hash_bytes(sum, w->tensor.name, strlen(w->tensor.name));
+        sum = hash_bytes(sum, w->only->name, strlen(w->only->name));
+    }
+    return sum;
+}
 
 static void key_of(const lutra_model *m, char model[24], struct profile_key *key)
 {
-    snprintf(model, 24, "%016llx", (unsigned long long)(packed_identity(m->weights) ^ m->adapters));
+    snprintf(model, 24, "%016llx", (unsigned long long)(packed_identity(m->weights) ^ variant_of(m)));
     *key = (struct profile_key){.build = lutra_version(), .model = model, .machine = m->runtime->text};
 }
 
 char *profile_path(const lutra_model *m)
 {
     const char *model = weights_path(m->weights);
-    size_t room = strlen(model) + sizeof m->runtime->text + sizeof LUTRA_PROFILE_SUFFIX + 2, n;
+    size_t room = strlen(model) + sizeof m->runtime->text + sizeof LUTRA_PROFILE_SUFFIX + 20, n;
+    const uint64_t variant = variant_of(m);
     char *path = malloc(room);
     if (!path) return NULL;
     n = (size_t)snprintf(path, room, "%s.", model);
-    for (int i = 0; i < m->runtime->n_device; i++)
-        for (const char *c = m->runtime->device[i]->name; *c && n < room - sizeof LUTRA_PROFILE_SUFFIX - 1; c++)
+    struct device *device[PLAN_DEVICES];
+    for (int i = 0, k = model_devices(m, device); i < k; i++)
+        for (const char *c = device[i]->name; *c && n < room - sizeof LUTRA_PROFILE_SUFFIX - 10; c++)
             path[n++] = (*c >= '0' && *c <= '9') || (*c >= 'a' && *c <= 'z') ? *c : '-';
+    if (variant) n += (size_t)snprintf(path + n, room - n, "-%08x", (unsigned)(variant ^ variant >> 32));
     snprintf(path + n, room - n, "%s", LUTRA_PROFILE_SUFFIX);
     return path;
 }
@@ -140,20 +218,13 @@ static int find_profile(lutra_model *m, const char *file, bool needed, struct lu
     return needed ? rc : 0;
 }
 
-static bool shares(const lutra_runtime *rt)
-{
-    int n = 0;
-    for (int i = 0; i < rt->n_device; i++) n += rt->device[i]->caps.speed > 0;
-    return n > 1;
-}
-
 int model_choose_plans(lutra_model *m, const char *wish, struct lutra_error *err)
 {
     bool automatic = !wish || !*wish || !strcmp(wish, "auto");
     int named = automatic ? -1 : plan_named(wish);
     const char *file = !automatic && named < 0 ? wish : NULL;
     for (int c = 0; c < PASS_CLASSES; c++) m->plan_kind[c] = named >= 0 ? (enum profile_plan)named : PLAN_EVEN;
-    if (file || named == PLAN_SOLVED || (automatic && shares(m->runtime) && !m->runtime->split))
+    if (file || named == PLAN_SOLVED || (automatic && shares(m) && !m->runtime->split))
         TRY(find_profile(m, file, !automatic, err));
     for (int c = 0; m->profile && named < 0 && c < PASS_CLASSES; c++) m->plan_kind[c] = m->profile->pass[c].best;
     return 0;
@@ -165,8 +236,11 @@ static bool find_cuts(
     const struct op_list *list = model_ops(m->model);
     enum profile_plan kind = m->plan_kind[rows];
     if (kind == PLAN_EVEN) return false;
+    struct device *first = device[0];
+    for (int i = n_device - 1; i >= 0; i--)
+        if (device[i]->caps.speed > 0) first = device[i];
     if (kind == PLAN_SOLVED) return m->profile && profile_cuts(m->profile, rows, kind, list, device, n_device, cut);
-    for (int i = 0; i < list->n_op; i++) cut[i] = (struct plan_cut){1, {m->runtime->cpu}, {1}};
+    for (int i = 0; i < list->n_op; i++) cut[i] = (struct plan_cut){1, {first}, {1}};
     return true;
 }
 
@@ -175,7 +249,7 @@ static void describe(lutra_model *m)
 {
     static const char *const what[] = {"one device", "by speed", "as solved"};
     const char *from = m->profile ? "from the profile" : "no profile";
-    if (!shares(m->runtime)) {
+    if (!shares(m)) {
         m->plan_text[0] = 0;
     } else if (m->plan_kind[PASS_FEW] == m->plan_kind[PASS_MANY]) {
         snprintf(m->plan_text, sizeof m->plan_text, "%s (%s)", what[m->plan_kind[PASS_FEW]], from);
@@ -190,7 +264,7 @@ int model_open_plans(lutra_model *m, struct lutra_error *err)
 {
     struct device *device[PLAN_DEVICES];
     const struct op_list *list = model_ops(m->model);
-    int n = runtime_devices(m->runtime, device), rc = 0;
+    int n = model_devices(m, device), rc = 0;
     struct plan_cut *cut = calloc((size_t)list->n_op + 1, sizeof *cut);
     if (!cut) return lutra_fail(err, LUTRA_E_NO_MEMORY, "plan: out of memory");
     for (int c = 0; c < PASS_CLASSES && rc == 0; c++) {

@@ -4,6 +4,7 @@
  */
 #include <stdlib.h>
 
+#include "base/affinity.h"
 #include "engine/model_impl.h"
 #include "engine/session_impl.h"
 #include "engine/settings.h"
@@ -76,7 +77,7 @@ static int measure(lutra_model *m, struct profile *out, struct telling *t, struc
     if (rc == 0) {
         struct profile_how how = {.list = model_ops(m->model),
             .device = device,
-            .n_device = runtime_devices(m->runtime, device),
+            .n_device = model_devices(m, device),
             .step = {&probe[PASS_FEW].step, &probe[PASS_MANY].step},
             .clock = m->runtime->clock,
             .sync = m->runtime->sync,
@@ -84,9 +85,12 @@ static int measure(lutra_model *m, struct profile *out, struct telling *t, struc
             .passes = PASSES,
             .progress = tell,
             .user = t};
-        turn_take(&m->runtime->turn);
+        struct affinity before;
+        turn_take(&m->runtime->turn, TURN_ALL);
+        affinity_set(m->runtime->caller_cpu, &before);
         rc = profile_make(out, &how, err);
-        turn_give(&m->runtime->turn);
+        affinity_restore(&before);
+        turn_give(&m->runtime->turn, TURN_ALL);
     }
     for (int c = 0; c < PASS_CLASSES; c++) close_probe(&probe[c]);
     return rc;

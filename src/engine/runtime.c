@@ -29,6 +29,8 @@ void lutra_free(void *text)
     free(text);
 }
 
+_Static_assert((int)TURN_DEVICES >= (int)PLAN_DEVICES, "every device has a bit in a turn's set");
+
 /* ---- parallel work ---- */
 
 struct work {
@@ -228,6 +230,7 @@ static int open_pool(lutra_runtime *rt, runtime_settings *set, struct lutra_erro
     for (const char *name = set->device; name && !n; name = strchr(name, ',') ? strchr(name, ',') + 1 : NULL)
         n = cluster_of(name, strcspn(name, ","), cpu, err);
     if (n < 0) return n;
+    rt->caller_cpu = n ? cpu[0] : -1;
     if (n) pool = (struct pool_settings){.n_thread = n, .cpu = cpu, .n_cpu = n};
     return pool_open(&rt->pool, &pool, err);
 }
@@ -356,6 +359,13 @@ struct device *runtime_first(const lutra_runtime *rt)
     return left[0];
 }
 
+bool runtime_shares(const lutra_runtime *rt)
+{
+    int n = 0;
+    for (int i = 0; i < rt->n_device; i++) n += rt->device[i]->caps.speed > 0;
+    return n > 1;
+}
+
 /* ---- a runtime ---- */
 
 int lutra_runtime_open(lutra_runtime **out, const struct lutra_runtime_settings *settings, struct lutra_error *err)
@@ -416,10 +426,10 @@ void lutra_runtime_peaks(lutra_runtime *rt, struct lutra_peaks *peaks, size_t si
 {
     struct device_peaks p = {0};
     if (rt) {
-        turn_take(&rt->turn);
+        turn_take(&rt->turn, TURN_ALL);
         struct device *d = runtime_first(rt);
         if (d->extras && d->extras->peaks) d->extras->peaks(d, &p);
-        turn_give(&rt->turn);
+        turn_give(&rt->turn, TURN_ALL);
     }
     struct lutra_peaks all = {sizeof all, p.int8_name, p.int8_gmac, p.f32_gmac, p.stream_gbs, p.bf16_name, p.bf16_gmac};
     settings_fill(peaks, size, &all);

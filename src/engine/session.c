@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/affinity.h"
 #include "base/cpuinfo.h"
 #include "engine/model_impl.h"
 #include "engine/packed_impl.h"
@@ -155,6 +156,11 @@ static int take_arrays(lutra_session *s, size_t *sum, struct lutra_error *err)
     TAKE(s->top_id, n_out * ROW_TOPK);
     TAKE(s->top_logit, n_out * ROW_TOPK);
     TAKE(s->listed_logit, n_out * ROW_LISTED);
+    if (runtime_shares(s->model->runtime)) {
+        size_t rows = (size_t)(s->n_out > s->hints.n_row ? s->n_out : s->hints.n_row);
+        TAKE(s->head.part, rows * (size_t)head_units(list->n_vocab));
+        TAKE(s->head.top, rows * HEAD_SHARES);
+    }
     TAKE(s->sample, s->n_seq);
     TAKE(s->held, s->n_seq + 1);
     TAKE(s->pick, s->n_seq);
@@ -289,9 +295,9 @@ int lutra_session_open(
     s->model = model;
     pthread_mutex_init(&s->grammar_lock, NULL);
     atomic_fetch_add(&model->n_user, 1);
-    turn_take(&model->runtime->turn);
+    turn_take(&model->runtime->turn, TURN_ALL);
     int rc = open_all(s, &set, err);
-    turn_give(&model->runtime->turn);
+    turn_give(&model->runtime->turn, TURN_ALL);
     if (rc < 0) {
         lutra_session_close(&s);
         return rc;
@@ -306,13 +312,13 @@ void lutra_session_close(lutra_session **session)
     if (!s) return;
     requests_close(s);
     struct lutra_error why;
-    if (timeline_close(&s->timeline, &why) < 0)
-        log_line(&s->model->runtime->log, LUTRA_LOG_WARN, "timeline: %s", why.what);
     atomic_fetch_sub(&s->model->n_user, 1);
     packed_costs_write(s);
     for (int i = 0; s->sample && i < s->n_seq; i++) text_stream_close(&s->sample[i].stream);
     speculator_close(&s->speculator);
     draft_model_close(&s->draft_model);
+    if (timeline_close(&s->timeline, &why) < 0)
+        log_line(&s->model->runtime->log, LUTRA_LOG_WARN, "timeline: %s", why.what);
     sampler_close(&s->sampler);
     grammar_cache_close(&s->grammar_cache);
     for (int i = 0; i < 2; i++) grammar_vocab_close(&s->grammar_vocab[i]);
@@ -438,11 +444,38 @@ static void account(lutra_session *s, const struct step *step, uint64_t us)
     s->n_cost++;
 }
 
-/* A device is lost: the model, and this session, go on with the others. */
+static void take_turn(lutra_session *s, uint32_t devices)
+{
+    s->has_devices = devices;
+    turn_take(&s->model->runtime->turn, devices);
+}
+
+/* A pass has its model's devices.  What is prepared for hints may be another device's, whose weights those use. */
+static void begin_turn(lutra_session *s)
+{
+    const atomic_uint *devices = &s->model->devices;
+    uint32_t set = s->hints.n_row ? (uint32_t)TURN_ALL : atomic_load(devices);
+    take_turn(s, set);
+    while (set != (uint32_t)TURN_ALL && set != atomic_load(devices)) { /* they were others when it was its turn */
+        turn_give(&s->model->runtime->turn, set);
+        set = atomic_load(devices);
+        take_turn(s, set);
+    }
+}
+
+static void give_turn(lutra_session *s)
+{
+    turn_give(&s->model->runtime->turn, s->has_devices);
+}
+
+/* A device is lost: the model, and this session, go on with the others.  Weights are prepared, for which the session
+ * needs all devices: nothing of its pass is under way.  Meanwhile another session may have led the model away. */
 static int replace(void *session, struct device *lost, struct lutra_error *err)
 {
     lutra_session *s = session;
-    TRY(model_leave_device(s->model, lost, err));
+    give_turn(s);
+    take_turn(s, TURN_ALL);
+    if (model_uses(s->model, lost)) TRY(model_leave_device(s->model, lost, err));
     return memory_follow(s, err);
 }
 
@@ -477,21 +510,27 @@ static struct step step_of(lutra_session *s, struct kv_view *view)
         .n_out = s->n_result,
         .n_ctx = s->n_ctx,
         .result = s->result,
-        .cancel = &s->cancel};
+        .cancel = &s->cancel,
+        .head = s->head.part ? &s->head : NULL};
 }
 
+/* Where clusters of CPUs share a pass, the caller computes the first one's part, on its processors: on others it would
+ * take turns with the threads of another cluster. */
 static int run(lutra_session *s, struct kv_view *view, struct lutra_error *err)
 {
+    struct affinity before;
     lutra_runtime *rt = s->model->runtime;
     struct step step = step_of(s, view);
     const struct plan_rescue rescue = {replace, s};
-    turn_take(&rt->turn);
+    begin_turn(s);
+    affinity_set(model_uses(s->model, rt->cpu) ? rt->caller_cpu : -1, &before);
     uint64_t start = clock_now_us(rt->clock);
     int rc = memory_follow(s, err); /* another session may have changed the plan */
     if (rc == 0) rc = plan_run(model_plan(s->model, s->batch.n_row), &step, s->waits, &rescue, err);
     if (rc == 0) account(s, &step, clock_now_us(rt->clock) - start);
     if (rc == 0 && s->hints.n_row) rc = calibrate(s, &step, &rescue, err);
-    turn_give(&rt->turn);
+    affinity_restore(&before);
+    give_turn(s);
     return rc;
 }
 

@@ -16,6 +16,7 @@
 #include "engine/samples.h"
 #include "engine/settings.h"
 #include "kv/kv.h"
+#include "ops/head.h"
 
 struct draft_model;
 
@@ -109,11 +110,13 @@ struct lutra_session {
     float *logits; /* [n_out][n_vocab] */
     float *hidden; /* [n_out][d_model] */
     int32_t *top_id;
-    float *top_logit;    /* [n_out][ROW_TOPK] */
-    float *listed_logit; /* [n_out][ROW_LISTED] */
+    float *top_logit;       /* [n_out][ROW_TOPK] */
+    float *listed_logit;    /* [n_out][ROW_LISTED] */
+    struct head_parts head; /* of wanted rows, where devices share the head; else NULLs */
     struct lutra_row_result *public_result;
 
     atomic_bool cancel;
+    uint32_t has_devices; /* in its pass: those of the turn that it has */
     struct lutra_stats stats;
 
     struct sampler *sampler;
@@ -159,6 +162,10 @@ int hints_run(lutra_session *s, const struct step *pass, const struct plan_rescu
 int draft_model_open(struct draft_model **out, lutra_session *s, lutra_model *model, struct lutra_error *err);
 void draft_model_close(struct draft_model **d);
 struct spec_model draft_model_face(struct draft_model *d);
+/* Before and behind the pass that judges its guesses: it goes on guessing meanwhile where it has devices of its own,
+ * and rests before anybody draws a token.  NULL is fine. */
+void draft_model_go_on(struct draft_model *d);
+void draft_model_rest(struct draft_model *d);
 /* Memory of its session, in bytes. */
 uint64_t draft_model_bytes(const struct draft_model *d);
 

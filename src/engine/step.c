@@ -273,7 +273,10 @@ static int run_pass(lutra_session *s, struct pass *pass, struct lutra_error *err
     s->stats.draft_us += us;
     s->of_pass.draft_us = us + s->of_pass.learn_us;
     if (s->batch.n_row > 0) {
-        TRY(session_forward(s, s->batch.n_row, false, err));
+        draft_model_go_on(s->draft_model);
+        int rc = session_forward(s, s->batch.n_row, false, err);
+        draft_model_rest(s->draft_model);
+        if (rc < 0) return rc;
         pass->result = s->result;
         pass->n_result = s->n_result;
         return 0;

@@ -2,6 +2,7 @@
 #include "engine/timeline.h"
 
 #include <errno.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,6 +13,7 @@
 enum { CALLER = PLAN_DEVICES }; /* its track */
 
 struct timeline {
+    pthread_mutex_t lock; /* a draft model's session writes its passes, too */
     FILE *file;
     char *path, *temporary;
     struct device *device[PLAN_DEVICES]; /* track by track */
@@ -42,6 +44,7 @@ static void write_event(void *user, const struct run_event *e)
     const struct plan_piece *piece = &e->plan->piece[e->piece];
     const struct op *op = &e->plan->list->op[piece->first];
     struct device *d = e->plan->device[piece->device];
+    pthread_mutex_lock(&t->lock);
     int track = track_of(t, d), to = share_is_whole(piece->share) ? SHARE_WHOLE : piece->share.to;
     if (e->what == RUN_WAIT) track = CALLER;
     fprintf(t->file,
@@ -53,12 +56,13 @@ static void write_event(void *user, const struct run_event *e)
         op_name(op->kind), what[e->what], (unsigned long long)e->begin_us,
         (unsigned long long)(e->end_us - e->begin_us), track, d->name, e->piece, op->layer, piece->n,
         (double)piece->share.from / SHARE_WHOLE, (double)to / SHARE_WHOLE);
+    pthread_mutex_unlock(&t->lock);
 }
 
 int timeline_open(struct timeline **out, const char *path, struct waits *waits, struct lutra_error *err)
 {
     struct timeline *t = *out = calloc(1, sizeof *t);
-    if (t) t->path = strdup(path);
+    if (t) pthread_mutex_init(&t->lock, NULL), t->path = strdup(path);
     if (!t || !t->path) return lutra_fail(err, LUTRA_E_NO_MEMORY, "timeline: out of memory");
     int fd = temporary_create(path, &t->temporary);
     if (fd >= 0 && !(t->file = fdopen(fd, "w"))) close(fd);
@@ -83,6 +87,7 @@ int timeline_close(struct timeline **timeline, struct lutra_error *err)
         }
         fclose(t->file);
     }
+    pthread_mutex_destroy(&t->lock);
     free(t->temporary);
     free(t->path);
     free(t);

@@ -31,6 +31,8 @@ struct buffer {
     void *handle; /* of the device that allocated it, or NULL */
 };
 
+struct head_parts;
+
 /* Everything one forward pass reads and writes, weights apart. */
 struct step {
     const struct batch *batch;
@@ -41,6 +43,7 @@ struct step {
     int n_ctx;                 /* the longest that a sequence may become */
     struct row_result *result; /* [n_out]; row and the pointers it wants are set before the step */
     const atomic_bool *cancel; /* may be NULL; looked at between operations */
+    struct head_parts *head;   /* where shares of OP_HEAD leave their results (head.h); NULL: it is not cut */
 };
 
 /* A range of an operation's outputs, in SHARE_WHOLE-ths of however many there are: what begins at share_at(n, from) and
@@ -77,7 +80,10 @@ struct segment {
     int n_op;
     const struct op_list *list; /* for value dims and cache shape */
     const struct step *step;
-    struct share share; /* of every one of its operations: products and gates only, where it is not all of them */
+    /* Of every one of its operations.  Where it is not all: of OP_MATMUL, of gates, and of kinds in caps.shares.  Of
+     * operations that work head by head (op_by_head) its bounds are those of K/V heads. */
+    struct share share;
+    int place; /* of the share among those of its operations: 0, 1, ... */
 };
 
 struct ticket {
@@ -129,6 +135,7 @@ struct device_caps {
     bool f16_cache;      /* K and V must be F16 */
     bool async;          /* submit returns before the segment is over */
     float speed;         /* of operations that are cut between devices with the same weights; 0: it takes no part */
+    uint32_t shares;     /* set of 1 << enum op_kind: that it computes parts of, beside OP_MATMUL and gates */
 };
 
 /* What every device has. */

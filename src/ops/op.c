@@ -119,6 +119,17 @@ struct op_share op_share_of(const struct op_list *list, const struct op *op)
         d->state, (size_t)d->n_v_head * (size_t)d->d_k * (size_t)d->d_v * sizeof(float), d->draft, sum};
 }
 
+bool op_by_head(const struct op_list *list, const struct op *op, int d_head)
+{
+    switch (op->kind) {
+    case OP_ROPE: return op->rope.d_head == d_head;
+    case OP_RMS_NORM: return op->norm.n_norm == d_head && list->value[op->in[0]].rows == ROWS_ALL;
+    case OP_KV_APPEND: return list->layer[op->layer].d_head == d_head;
+    case OP_ATTENTION: return op->attention.d_head == d_head;
+    default: return false;
+    }
+}
+
 bool op_uses_cache(const struct op_list *list, const struct op *op, int layer)
 {
     const struct op_info *info = op_info_of(op->kind);

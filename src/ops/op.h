@@ -199,6 +199,10 @@ struct op_share {
 };
 struct op_share op_share_of(const struct op_list *list, const struct op *op);
 
+/* Whether an operation treats every head by itself, so that it can be cut by them: a rotation, a norm of heads, the
+ * append, or an attention of this head size. */
+bool op_by_head(const struct op_list *list, const struct op *op, int d_head);
+
 /* Whether an operation uses the cache that belongs to `layer`. */
 bool op_uses_cache(const struct op_list *list, const struct op *op, int layer);
 

@@ -277,7 +277,7 @@ static int exchange(
     struct budget *b, const struct candidate *c, enum quant_type type, const void *bytes, struct lutra_error *err)
 {
     int rc = 0;
-    turn_take(&b->model->runtime->turn);
+    turn_take(&b->model->runtime->turn, TURN_ALL);
     for (int i = 0; i < model_n_weight(b->model->model) && rc == 0; i++) {
         struct weight *w = model_weight(b->model->model, i);
         size_t first;
@@ -289,7 +289,7 @@ static int exchange(
         to.bytes = row_bytes * (size_t)(to.ne[1] * to.ne[2] * to.ne[3]);
         rc = observe_exchange(b->s, w, &to, err);
     }
-    turn_give(&b->model->runtime->turn);
+    turn_give(&b->model->runtime->turn, TURN_ALL);
     return rc;
 }
 

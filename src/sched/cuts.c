@@ -51,7 +51,7 @@ static void find_choices(const struct maker *m, enum pass_class rows, int kind, 
     const struct profile_kind *k = &m->out->kind[kind];
     int n_device = m->out->n_device;
     for (int d = 0; d < n_device; d++)
-        if (k->cut || d == m->home) add_one(&k->of[rows], d, out);
+        if (k->cut || d == m->on[kind]) add_one(&k->of[rows], d, out);
     for (int a = 0; k->cut && a <= PROFILE_GRID; a++)
         for (int b = 0; b <= PROFILE_GRID - a; b++) {
             int part[SOLVE_DEVICES] = {a, b, PROFILE_GRID - a - b};
@@ -96,8 +96,7 @@ static double predict(
 {
     struct solve_answer *a = calloc(1, sizeof *a);
     double us = 0;
-    int even[SOLVE_DEVICES], first[SOLVE_DEVICES] = {PROFILE_GRID}, home[SOLVE_DEVICES] = {0};
-    home[m->home] = PROFILE_GRID;
+    int even[SOLVE_DEVICES], first[SOLVE_DEVICES] = {PROFILE_GRID};
     if (m->out->n_device > 1)
         even_part(m, even);
     else
@@ -105,7 +104,9 @@ static double predict(
     for (int i = 0; a && i < m->n_unit; i++) {
         int k = m->unit[i].kind;
         const struct profile_kind *kind = &m->out->kind[k];
-        const int *part = !kind->cut            ? home
+        int fixed[SOLVE_DEVICES] = {0};
+        fixed[m->on[k]] = PROFILE_GRID;
+        const int *part = !kind->cut            ? fixed
                           : plan == PLAN_SOLVED ? kind->of[rows].part
                           : plan == PLAN_ONE    ? first
                                                 : even;

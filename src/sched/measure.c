@@ -51,13 +51,14 @@ struct team {
 static int find_team(const struct maker *m, int op, const int *part, struct team *out, struct lutra_error *err)
 {
     struct plan_cut cut = {0};
+    int n_op;
     for (int d = 0; d < m->out->n_device; d++) {
         if (!part[d]) continue;
         cut.device[cut.n] = m->device[d];
         cut.part[cut.n++] = (float)part[d];
     }
-    out->n = plan_team(
-        m->how->list, &m->how->list->op[op], m->how->device, m->how->n_device, &cut, out->device, out->share, err);
+    out->n = plan_team(m->how->list, &m->how->list->op[op], m->how->device, m->how->n_device, &cut, out->device,
+        out->share, &n_op, err);
     return out->n < 0 ? out->n : cut.n;
 }
 
@@ -84,7 +85,7 @@ static int run_unit(struct maker *m, enum pass_class rows, const struct unit *u,
     uint64_t start = clock_now_us(how->clock), begin, end;
     for (int i = 0; i < team->n; i++) {
         struct device *d = team->device[i];
-        struct segment segment = {&how->list->op[u->first], u->n, how->list, how->step[rows], team->share[i]};
+        struct segment segment = {&how->list->op[u->first], u->n, how->list, how->step[rows], team->share[i], i};
         uint64_t before = clock_now_us(how->clock);
         TRY(d->ops->submit(d, &segment, NULL, 0, &ticket[i], err));
         if (!d->caps.async) out->us[number_of(m, d)] = (double)(clock_now_us(how->clock) - before);
@@ -203,7 +204,7 @@ static int time_kind(
     struct profile_kind *k = &m->out->kind[kind];
     for (int d = 0; d < m->out->n_device; d++) {
         int part[SOLVE_DEVICES] = {0};
-        if (!k->cut && d != m->home) continue;
+        if (!k->cut && d != m->on[kind]) continue;
         part[d] = PROFILE_GRID;
         TRY(time_unit(m, rows, kind, part, k->of[rows].alone, NULL, err));
     }

@@ -7,6 +7,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "sched/plan_impl.h"
+
 /* ---- placing ---- */
 
 /* Whether two operations must be on one device: over the same cache, or with the same weight. */
@@ -37,8 +39,7 @@ static int supports(struct device *d, const struct op_list *list, const struct o
     return 0;
 }
 
-/* The first device that can do an operation, or the last refusal. */
-static int choose(const struct op_list *list, const struct op *op, struct device *const *device, int n_device,
+int plan_choose(const struct op_list *list, const struct op *op, struct device *const *device, int n_device,
     struct device **out, struct lutra_error *err)
 {
     struct lutra_error why = {.what = "there is no device"};
@@ -131,18 +132,39 @@ static bool writes_again(int p, const struct holders *h)
     return false;
 }
 
-static int find_moves_of(struct plan *plan, int p, int group, struct holders *holders, struct lutra_error *err)
+/* What a piece reads that it has not written itself, a product and the head whole rows, others the columns of its
+ * share. */
+static int find_reads(struct plan *plan, int p, struct holders *holders, struct lutra_error *err)
 {
     struct plan_piece *piece = &plan->piece[p];
-    const struct op *op = plan->list->op + piece->first, *end = op + piece->n;
+    const struct op *first = plan->list->op + piece->first;
+    uint64_t own = 0;
     piece->first_move = plan->n_move;
-    for (; op < end; op++) {
-        struct share share = op->kind == OP_MATMUL ? (struct share){0, 0} : piece->share;
-        for (int i = 0; i < op->n_in; i++) TRY(note_read(plan, p, op->in[i], share, &holders[op->in[i]], err));
-        for (int i = 0; i < op->n_out; i++)
-            if (!writes_again(p, &holders[op->out[i]])) note_write(plan, p, group, &holders[op->out[i]]);
+    for (const struct op *op = first; op < first + piece->n; op++) {
+        bool whole = op->kind == OP_MATMUL || op->kind == OP_HEAD;
+        struct share share = whole ? (struct share){0, 0} : piece->share;
+        for (int i = 0; i < op->n_in; i++)
+            if (!(own >> op->in[i] & 1)) TRY(note_read(plan, p, op->in[i], share, &holders[op->in[i]], err));
+        for (int i = 0; i < op->n_out; i++) own |= (uint64_t)1 << op->out[i];
     }
     return 0;
+}
+
+static void find_writes(struct plan *plan, int p, int group, struct holders *holders)
+{
+    const struct plan_piece *piece = &plan->piece[p];
+    const struct op *op = plan->list->op + piece->first, *end = op + piece->n;
+    for (; op < end; op++)
+        for (int i = 0; i < op->n_out; i++)
+            if (!writes_again(p, &holders[op->out[i]])) note_write(plan, p, group, &holders[op->out[i]]);
+}
+
+/* The pieces of one operation, or stretch of operations, that begin at piece p. */
+static int group_end(const struct plan *plan, int p)
+{
+    int end = p + 1;
+    while (end < plan->n_piece && plan->piece[end].first == plan->piece[p].first) end++;
+    return end;
 }
 
 static int find_moves(struct plan *plan, struct lutra_error *err)
@@ -154,14 +176,16 @@ static int find_moves(struct plan *plan, struct lutra_error *err)
         holders[v] = (struct holders){.held = {{{0, 0}, -1, 0}}, .n_held = 1, .group = -1};
         memset(holders[v].used, -1, sizeof holders[v].used);
     }
-    for (int p = 0, group = 0; p < plan->n_piece; p++) {
-        const struct plan_piece *piece = &plan->piece[p];
-        if (p == 0 || piece->first != plan->piece[p - 1].first) group = p;
-        for (int v = 0; v < VALUE_MAX && group == p; v++)
-            memcpy(holders[v].before, holders[v].used, sizeof holders[v].used);
-        if (last[piece->device] >= 0) wait_for(plan, p, last[piece->device]);
-        last[piece->device] = p;
-        TRY(find_moves_of(plan, p, group, holders, err));
+    for (int group = 0, end; group < plan->n_piece; group = end) {
+        end = group_end(plan, group);
+        for (int v = 0; v < VALUE_MAX; v++) memcpy(holders[v].before, holders[v].used, sizeof holders[v].used);
+        for (int p = group; p < end; p++) { /* all of them read before any writes: some work in place */
+            const int device = plan->piece[p].device;
+            if (last[device] >= 0) wait_for(plan, p, last[device]);
+            last[device] = p;
+            TRY(find_reads(plan, p, holders, err));
+        }
+        for (int p = group; p < end; p++) find_writes(plan, p, group, holders);
     }
     for (int v = 0; v < VALUE_MAX; v++) {
         const struct holders *h = &holders[v];
@@ -172,7 +196,8 @@ static int find_moves(struct plan *plan, struct lutra_error *err)
 
 /* ---- pieces ---- */
 
-static int add_piece(struct plan *plan, struct device *d, int op, struct share share, struct lutra_error *err)
+/* Operations op .. op + n - 1. */
+static int add_piece(struct plan *plan, struct device *d, int op, int n, struct share share, struct lutra_error *err)
 {
     int index = index_of(plan, d);
     if (index < 0) return lutra_fail(err, LUTRA_E_UNSUPPORTED, "more than %d devices in a plan", PLAN_DEVICES);
@@ -180,7 +205,7 @@ static int add_piece(struct plan *plan, struct device *d, int op, struct share s
         return lutra_fail(
             err, LUTRA_E_UNSUPPORTED, "the devices would change more than %d times in a pass", PLAN_PIECES);
     struct plan_piece *piece = &plan->piece[plan->n_piece++];
-    *piece = (struct plan_piece){.device = index, .first = op, .n = 1, .share = share};
+    *piece = (struct plan_piece){.device = index, .first = op, .n = n, .share = share};
     memset(piece->wait, -1, sizeof piece->wait);
     return 0;
 }
@@ -213,69 +238,6 @@ static void find_likes(struct plan *plan)
             if (like) piece->like = other->like;
         }
     }
-}
-
-/* What a device computes of an operation's outputs, in proportion; 0: nothing.  cut NULL: none is said. */
-static float part_of(const struct plan_cut *cut, const struct device *d)
-{
-    if (!(d->caps.speed > 0) || !cut || !cut->n) return d->caps.speed;
-    for (int i = 0; i < cut->n; i++)
-        if (cut->device[i] == d) return cut->part[i];
-    return 0;
-}
-
-/* Those that share an operation which d would do: asynchronous ones first. */
-static int find_team(const struct op_list *list, const struct op *op, const struct plan_cut *cut, struct device *d,
-    struct device *const *device, int n_device, struct device *team[PLAN_DEVICES])
-{
-    int n = 0;
-    if (op->kind != OP_MATMUL || !(d->caps.speed > 0)) return 0;
-    for (int i = 0; i < op->n_weight; i++)
-        if (op->weight[i]->only) return 0;
-    for (int async = 1; async >= 0; async--)
-        for (int i = 0; i < n_device && n < PLAN_DEVICES; i++) {
-            struct device *other = device[i];
-            if (other->caps.async != async || !(part_of(cut, other) > 0) || device_store(other) != device_store(d))
-                continue;
-            if (other == d || other->ops->supports(other, list, op, NULL) == 0) team[n++] = other;
-        }
-    return n;
-}
-
-static bool has_outputs(const struct op_list *list, const struct op *op, struct share share)
-{
-    for (int i = 0; i < op->n_out; i++)
-        if (share_columns(share, list->value[op->out[i]].dim).n == 0) return false;
-    return true;
-}
-
-/* Its shares, in the order of the team; false: one would be empty. */
-static bool find_shares(const struct op_list *list, const struct op *op, const struct plan_cut *cut,
-    struct device *const *team, int n, struct share share[PLAN_DEVICES])
-{
-    float all = 0, sum = 0;
-    bool ok = true;
-    for (int i = 0; i < n; i++) all += part_of(cut, team[i]);
-    for (int i = 0; i < n; i++) {
-        share[i].from = (int16_t)(sum / all * SHARE_WHOLE + 0.5f);
-        sum += part_of(cut, team[i]);
-        share[i].to = i == n - 1 ? SHARE_WHOLE : (int16_t)(sum / all * SHARE_WHOLE + 0.5f);
-        ok &= has_outputs(list, op, share[i]);
-    }
-    return ok;
-}
-
-int plan_team(const struct op_list *list, const struct op *op, struct device *const *device, int n_device,
-    const struct plan_cut *cut, struct device *team[PLAN_DEVICES], struct share share[PLAN_DEVICES],
-    struct lutra_error *err)
-{
-    struct device *d = NULL;
-    TRY(choose(list, op, device, n_device, &d, err));
-    int n = find_team(list, op, cut, d, device, n_device, team);
-    if (n > 1 && find_shares(list, op, cut, team, n, share)) return n;
-    if (n != 1) team[0] = d;
-    share[0] = (struct share){0, 0};
-    return 1;
 }
 
 static bool is_gate(enum op_kind kind)
@@ -311,17 +273,19 @@ static int cut(
 {
     struct device *team[PLAN_DEVICES];
     struct share share[PLAN_DEVICES];
-    for (int i = 0, group = 0; i < plan->list->n_op; i++) { /* group: the first piece of the last that was cut */
+    for (int i = 0, n_op, group = 0; i < plan->list->n_op; i += n_op) { /* group: the first piece of the last cut */
         struct plan_piece *last = plan->n_piece ? &plan->piece[plan->n_piece - 1] : NULL;
-        int n = plan_team(plan->list, &plan->list->op[i], device, n_device, said ? &said[i] : NULL, team, share, err);
+        const struct op *op = &plan->list->op[i];
+        int n = plan_team(plan->list, op, device, n_device, said ? &said[i] : NULL, team, share, &n_op, err);
         if (n < 0) return n;
         if (goes_on(plan, i, group)) {
             for (int p = group; p < plan->n_piece; p++) plan->piece[p].n++;
         } else if (n == 1 && last && plan->device[last->device] == team[0] && share_is_whole(last->share)) {
-            last->n++;
+            last->n += n_op;
         } else {
             if (n > 1) group = plan->n_piece;
-            for (int k = 0; k < n; k++) TRY(add_piece(plan, team[k], i, share[k], err));
+            if (n > 1 && op->kind == OP_HEAD) plan->head = group, plan->n_head = n;
+            for (int k = 0; k < n; k++) TRY(add_piece(plan, team[k], i, n_op, share[k], err));
         }
     }
     return 0;
@@ -331,7 +295,7 @@ int plan_open_cut(struct plan *plan, const struct op_list *list, struct device *
     const struct plan_cut *said, struct lutra_error *err)
 {
     plan->list = list;
-    plan->n_piece = plan->n_device = plan->n_move = 0;
+    plan->n_piece = plan->n_device = plan->n_move = plan->n_head = 0;
     int rc = cut(plan, device, n_device, said, err);
     if (rc == 0) rc = find_moves(plan, err);
     if (rc == 0) find_likes(plan);

@@ -7,9 +7,10 @@
  *     TRY(plan_run(&plan, &step, &waits, &rescue, &err));
  *
  * A plan puts each operation on the first device that supports it and all that must be with it: operations over the
- * same cache, or with the same weight.  Products, and the gates between them, are cut by outputs among that device and
- * those that use the same prepared weights, by their caps.speed or as a struct plan_cut says.  sched/ sees only struct
- * device and the op list.
+ * same cache, or with the same weight.  Products, the gates between them and the head are cut by outputs among that
+ * device and those that use the same prepared weights, by their caps.speed or as a struct plan_cut says; so is an
+ * attention by K/V heads, with the rotations and norms of its heads and the append before it.  Results of the head are
+ * merged behind the pass (ops/head.h).  sched/ sees only struct device and the op list.
  *
  * Pieces of one operation follow each other in the plan, asynchronous devices first: nobody waits between them.
  *
@@ -24,7 +25,7 @@
 
 #include "ops/device.h"
 
-enum { PLAN_PIECES = 2048, PLAN_DEVICES = 8, PLAN_MOVES = 4096 };
+enum { PLAN_PIECES = 3072, PLAN_DEVICES = 8, PLAN_MOVES = 8192 };
 
 /* How devices with the same prepared weights share the outputs of an operation: part[i] to device[i], in proportion.  A
  * device that is not named, or not left, computes none of them.  n 0: by caps.speed. */
@@ -58,6 +59,7 @@ struct plan {
     int n_piece;
     struct plan_move move[PLAN_MOVES];
     int n_move;
+    int head, n_head; /* the first piece of a head that is cut, and how many share it; n_head 0: it is not */
     /* Pieces first .. first + n - 1, one for each share, wrote a value last; n 0: none. */
     struct plan_writers {
         int16_t first, n;
@@ -83,8 +85,11 @@ int plan_open_cut(struct plan *plan, const struct op_list *list, struct device *
 /* Which devices run an operation, and the share of each: asynchronous ones first.  Returns how many; 1: all of it on
  * team[0], because nobody shares it or a share would be empty.  Errors as plan_open. */
 int plan_team(const struct op_list *list, const struct op *op, struct device *const *device, int n_device,
-    const struct plan_cut *cut, struct device *team[PLAN_DEVICES], struct share share[PLAN_DEVICES],
+    const struct plan_cut *cut, struct device *team[PLAN_DEVICES], struct share share[PLAN_DEVICES], int *n_op,
     struct lutra_error *err);
+
+/* How many operations from this one on are cut as one: an attention and what works on its heads before it; else 1. */
+int plan_stretch(const struct op_list *list, const struct op *op);
 
 /* One forward pass: submits the pieces in order and waits for all of them, as `waits` says (waits.h; NULL: by each
  * device's wait).  Stops between pieces when step->cancel is set: LUTRA_E_CANCELLED.  When a device is lost, nothing of

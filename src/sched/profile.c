@@ -19,7 +19,14 @@ const char *profile_plan_name(enum profile_plan plan)
 
 void profile_kind_name(const struct op_list *list, const struct op *op, char *out, size_t n)
 {
-    int at = snprintf(out, n, "%s", op_name(op->kind));
+    const struct op *last = op + plan_stretch(list, op) - 1; /* heads: named by their attention */
+    int at = snprintf(out, n, "%s", op_name(last->kind));
+    if (last->kind == OP_ATTENTION) {
+        const struct op_attention *a = &last->attention;
+        at = snprintf(out, n, "attention %d/%d heads of %d, %d operations", a->n_head, a->n_kv_head, a->d_head,
+            (int)(last - op) + 1);
+        if (a->window && at >= 0 && (size_t)at < n) snprintf(out + at, n - (size_t)at, ", window %d", a->window);
+    }
     for (int i = 0; i < op->n_weight && at >= 0 && (size_t)at < n; i++) {
         const struct tensor *t = &op->weight[i]->tensor;
         if (i == 0) at += snprintf(out + at, n - (size_t)at, " %lld", (long long)t->ne[0]);
@@ -56,7 +63,7 @@ static int add_device(struct maker *m, struct device *d, struct lutra_error *err
     return 0;
 }
 
-static int find_kind(struct maker *m, const struct unit *u, int like, struct lutra_error *err)
+static int find_kind(struct maker *m, const struct unit *u, int like, int on, struct lutra_error *err)
 {
     struct profile *p = m->out;
     char name[sizeof p->kind->name];
@@ -69,6 +76,7 @@ static int find_kind(struct maker *m, const struct unit *u, int like, struct lut
     *kind = (struct profile_kind){.cut = u->cut};
     memcpy(kind->name, name, sizeof name);
     m->like[p->n_kind] = like;
+    m->on[p->n_kind] = on;
     return p->n_kind++;
 }
 
@@ -85,8 +93,9 @@ static int find_units(struct maker *m, struct lutra_error *err)
         if (p && piece->first == plan->piece[p - 1].first) continue;
         struct unit *u = &m->unit[m->n_unit++];
         *u = (struct unit){.first = piece->first, .n = piece->n, .cut = !share_is_whole(piece->share)};
-        if (!u->cut && m->home < 0) m->home = number_of(m, plan->device[piece->device]);
-        u->kind = find_kind(m, u, piece->like, err);
+        const int on = number_of(m, plan->device[piece->device]);
+        if (!u->cut && m->home < 0) m->home = on;
+        u->kind = find_kind(m, u, piece->like, on, err);
         if (u->kind < 0) return u->kind;
         m->out->kind[u->kind].count++;
     }

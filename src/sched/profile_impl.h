@@ -25,10 +25,11 @@ struct maker {
     const struct profile_how *how;
     struct profile *out;
     struct device *device[SOLVE_DEVICES]; /* as the profile's */
-    int home;                             /* runs what cannot be cut */
+    int home;                             /* holds the values before the first unit */
     struct unit *unit;                    /* [n_unit] of a pass */
     int n_unit;
-    int like[PROFILE_KINDS]; /* plan_piece.like of what cannot be cut */
+    int like[PROFILE_KINDS]; /* plan_piece.like of what cannot be cut ... */
+    int on[PROFILE_KINDS];   /* ... and the device that runs it */
     struct choices *choice;  /* [n_kind] */
     struct plan *plan;       /* [PROFILE_PLANS] */
     struct plan_cut *cut;    /* [n_op] */

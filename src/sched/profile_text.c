@@ -196,7 +196,8 @@ static int check_key(const json_t *all, const struct profile_key *key, struct lu
     if (strcmp(string_of(all, "build"), key->build) != 0)
         return lutra_fail(err, LUTRA_E_UNSUPPORTED, "profile: of another build of lutra");
     if (strcmp(string_of(all, "model"), key->model) != 0)
-        return lutra_fail(err, LUTRA_E_UNSUPPORTED, "profile: of another model file, or the file has changed");
+        return lutra_fail(
+            err, LUTRA_E_UNSUPPORTED, "profile: of another model file, adapter or -ot, or the file has changed");
     if (strcmp(string_of(all, "machine"), key->machine) != 0)
         return lutra_fail(err, LUTRA_E_UNSUPPORTED, "profile: of other devices, threads or another machine");
     return 0;

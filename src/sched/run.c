@@ -5,6 +5,7 @@
  */
 #include <string.h>
 
+#include "ops/head.h"
 #include "sched/waits.h"
 
 struct run {
@@ -100,7 +101,8 @@ static int start(struct run *r, int p, struct lutra_error *err)
     uint64_t before_us = now(r);
     acquire(r, piece);
     if (d->memory && piece->n_move) tell(r, RUN_COPY, p, before_us, now(r));
-    struct segment segment = {&plan->list->op[piece->first], piece->n, plan->list, r->step, piece->share};
+    struct segment segment = {&plan->list->op[piece->first], piece->n, plan->list, r->step, piece->share, 0};
+    if (p > plan->head && p < plan->head + plan->n_head) segment.place = p - plan->head;
     const struct ticket *after = before >= 0 && !r->over[before] ? &r->ticket[before] : NULL;
     waits_submitted(r->waits, p);
     before_us = now(r);
@@ -119,6 +121,7 @@ static int run_pieces(struct run *r, struct lutra_error *err)
         TRY(start(r, p, err));
     }
     for (int p = r->n - 1; p >= 0; p--) TRY(finish(r, p, err));
+    if (r->plan->n_head) head_merge(r->step, &r->plan->list->op[r->plan->piece[r->plan->head].first], r->plan->n_head);
     return 0;
 }
 
@@ -162,6 +165,8 @@ int plan_run(const struct plan *plan, const struct step *step, struct waits *wai
 {
     struct device *lost = NULL;
     if (!plan->n_piece) return lutra_fail(err, LUTRA_E_UNSUPPORTED, "no devices are left for the model");
+    if (plan->n_head && !step->head)
+        return lutra_fail(err, LUTRA_E_INTERNAL, "no room for what shares of the head leave");
     int rc = run_once(plan, step, waits, &lost, err);
     while (rc == LUTRA_E_DEVICE_LOST && lost && rescue) {
         TRY(rescue->replace(rescue->user, lost, err));

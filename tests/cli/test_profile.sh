@@ -58,6 +58,40 @@ assert any(e["cat"] == "wait" and track[e["tid"]] == "caller" for e in events if
 lutra run -st -m "$WORK/m.gguf" -p hi -n 1 --timeline "$WORK/none/trace.json"
 expect_code 1 "a timeline in a folder that is not there"
 
+# A draft model on a cluster of its own.
+draft=$LUTRA_SOURCE/models/abacus-xs-f16.gguf
+say --device cpu:0 -md "$draft" -devd cpu:1 --draft-p-min 0 --timeline "$WORK/both.json"
+expect_code 0 "-devd"
+expect_same "$WORK/one" "$WORK/out" "text with a draft model on another cluster"
+expect_json "$WORK/both.json" '
+events = json.load(sys.stdin)
+track = {e["tid"]: e["args"]["name"] for e in events if e["name"] == "thread_name"}
+of = {}
+for e in events:
+    if e.get("cat") == "compute": of.setdefault(track[e["tid"]], []).append(e["args"])
+assert set(of) == {"cpu:0", "cpu:1"}, of.keys()
+assert all(a["from"] == 0 and a["to"] == 1 for all in of.values() for a in all)' "each model has a cluster of its own"
+say --device cpu:0 -md "$draft" -devd cpu:none
+expect_code 1 "-devd with no such device"
+say --device cpu:0 -devd cpu:1
+expect_code 2 "-devd without a draft model"
+
+# A profile of other tensors' places is another model's.
+ot='-ot blk\.0\..*=cpu:1'
+lutra profile -m "$WORK/m.gguf" $two $ot
+expect_code 0 "profile with -ot"
+[ "$(ls "$WORK"/*.lutra-profile | wc -l)" -eq 2 ] || fail "the profile with -ot has a file of its own"
+for plan in auto solved; do
+    say $two $ot --plan $plan -v
+    expect_same "$WORK/one" "$WORK/out" "text of --plan $plan with -ot"
+    expect_err "(from the profile)" "the profile with -ot"
+done
+say $two -ot 'blk\.1\..*=cpu:1' --plan solved
+expect_code 1 "no profile with another -ot"
+lutra profile -m "$WORK/m.gguf" $two --lora "$WORK/none.gguf"
+expect_code 1 "an adapter that is not there"
+expect_err "none.gguf" "an adapter that is not there"
+
 touch "$WORK/m.gguf" # another time: another model
 say $two
 expect_same "$WORK/one" "$WORK/out" "with an old profile"

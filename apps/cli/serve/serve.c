@@ -131,8 +131,7 @@ struct service {
     struct engine engine;
     struct server_model *model;
     struct model_list found; /* of --models-dir */
-    struct lutra_adapter adapter[LUTRA_ADAPTERS_MOST];
-    int n_adapter;
+    struct model_options model_options;
     struct lutra_sampling sampling; /* of the options; biases borrow from here */
     struct lutra_logit_bias bias[OPTION_LIST_MAX];
     struct server_judge judge[JUDGES_MOST]; /* "likelihood" of the model itself, then --prm, then --check */
@@ -198,13 +197,9 @@ static int open_model(void *user, int i, struct server_loaded *out, struct lutra
 {
     struct service *v = user;
     struct serve_options *o = v->opts;
-    struct lutra_model_settings model;
+    struct lutra_model_settings model = v->model_options.set;
     struct lutra_session_settings session;
-    lutra_model_settings_init(&model, sizeof model);
     lutra_session_settings_init(&session, sizeof session);
-    model.packed = o->engine.packed;
-    model.adapter = v->adapter;
-    model.n_adapter = v->n_adapter;
     *out = (struct server_loaded){.n_seq = o->n_parallel, .sampling = v->sampling, .pooling = pooling_of(o->pooling)};
     session.n_seq = o->n_parallel;
     session.prompt_us = (uint64_t)o->prompt_ms * 1000;
@@ -270,7 +265,7 @@ static int name_models(struct service *v)
         return EXIT_USAGE;
     }
     if (o->engine.hf_repo) o->models.item[n++] = o->engine.hf_repo;
-    bool single = o->alias.n || o->engine.draft_model || o->engine.packed || v->n_adapter;
+    bool single = o->alias.n || o->engine.draft_model || o->engine.packed || v->model_options.set.n_adapter;
     if ((n > 1 || o->models_folder) && single) {
         say("serve: --alias, --model-draft, --packed and --lora are for a single model");
         return EXIT_USAGE;
@@ -395,7 +390,7 @@ static int serve(void *opts, const char **arg, int n_arg)
     o->set.chat_variables = variables;
     if (!code) code = sampling_from_options(&o->sampling, v.bias, &v.sampling);
     if (!code) code = find_template(o, &file);
-    if (!code) code = engine_adapters(&o->engine, v.adapter, &v.n_adapter);
+    if (!code) code = engine_model_settings(&o->engine, &v.model_options);
     if (!code) code = name_models(&v);
     if (!code) code = name_judges(&v);
     if (!code) code = name_stores(&v);
@@ -409,7 +404,7 @@ static int serve(void *opts, const char **arg, int n_arg)
     for (int i = 0; i < o->set.n_store; i++) free((void *)v.store[i].name);
     for (int i = 1; i < o->set.n_judge; i++) free((void *)v.judge[i].name);
     free_models(&v);
-    for (int i = 0; i < v.n_adapter; i++) free((void *)v.adapter[i].path);
+    model_options_free(&v.model_options);
     free(variables);
     buffer_free(&file);
     sampling_options_free(&o->sampling);

@@ -52,7 +52,7 @@ static void reserve(struct bench *b, struct random_list *r)
 
 static int submit(struct bench *b, struct random_list *r, int first, int n, struct lutra_error *err)
 {
-    struct segment segment = {&r->op[first], n, &r->list, &r->step, {0, 0}};
+    struct segment segment = {&r->op[first], n, &r->list, &r->step, {0, 0}, 0};
     struct ticket ticket;
     return b->device->ops->submit(b->device, &segment, NULL, 0, &ticket, err);
 }
@@ -115,7 +115,7 @@ static void lists_take_turns(void **state)
     reserve(&b, &one);
     uint64_t alone = bits_of(&b, &one, RL_OPS);
     const struct program *p = program_of(&b, &one.list);
-    assert_int_equal(p->span[0].n_op, one.list.n_op);
+    assert_int_equal(p->plan[0].span[0].n_op, one.list.n_op);
     assert_int_equal(submit(&b, &two, 0, 1, &err), LUTRA_E_ARGUMENT);
     assert_non_null(strstr(err.what, "reserved"));
     reserve(&b, &two);
@@ -139,9 +139,55 @@ static void lists_take_turns(void **state)
     close_device(&b);
 }
 
+/* The list in segments of random lengths; of products that are segments of their own a share. */
+static void run_cut(struct bench *b, struct random_list *r, uint32_t cut)
+{
+    for (int at = 0, n; at < r->list.n_op; at += n) {
+        int left = r->list.n_op - at, want = 1 + (int)(cut >> (at % 16) & 3);
+        n = want < left ? want : left;
+        struct segment s = {&r->op[at], n, &r->list, &r->step, {0, 0}, 0};
+        struct ticket ticket;
+        if (n == 1 && s.op->kind == OP_MATMUL) s.share = (struct share){0, (int16_t)(SHARE_WHOLE / 2 + (cut >> 20))};
+        assert_int_equal(b->device->ops->submit(b->device, &s, NULL, 0, &ticket, NULL), 0);
+    }
+}
+
+/* A model's two plans take turns, and nothing is compiled after their first passes; a third one makes room for itself,
+ * and leaves the bits as they are. */
+static void two_plans_are_kept(void **state)
+{
+    static struct random_list r;
+    struct bench b;
+    (void)state;
+    open_device(&b, 2);
+    for (uint32_t seed = 0; seed < LISTS; seed++) {
+        random_list_open(&r, seed);
+        prepare(&b, &r);
+        reserve(&b, &r);
+        const struct program *p = program_of(&b, &r.list);
+        uint64_t bits = bits_of(&b, &r, RL_OPS);
+        const uint32_t one = seed * 2654435761u, two = ~one, third = one ^ 0x5a5a5a5a;
+        for (int round = 0; round < 6; round++) {
+            run_cut(&b, &r, one);
+            run_cut(&b, &r, two);
+            if (round != 1 && round != 5) continue;
+            uint64_t n = p->n_compiled;
+            run_cut(&b, &r, one);
+            run_cut(&b, &r, two);
+            assert_int_equal(p->n_compiled, n);
+            if (round == 1) run_cut(&b, &r, third);
+        }
+        assert_true(bits_of(&b, &r, 2) == bits && bits_of(&b, &r, 5) == bits && bits_of(&b, &r, 2) == bits);
+        b.device->extras->forget(b.device, &r.list);
+        release(&b, &r);
+        random_list_close(&r);
+    }
+    close_device(&b);
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(parts_and_wholes_give_the_same_bits), cmocka_unit_test(lists_take_turns)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(parts_and_wholes_give_the_same_bits),
+        cmocka_unit_test(lists_take_turns), cmocka_unit_test(two_plans_are_kept)};
     return cmocka_run_group_tests_name("cpu/program", tests, NULL, NULL);
 }

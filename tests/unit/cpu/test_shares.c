@@ -107,7 +107,7 @@ static void make_step(struct bench *b, int n_row)
 
 static void run(struct bench *b, int device, struct share share, struct ticket *ticket)
 {
-    struct segment s = {b->op, 2, &b->list, &b->step, share};
+    struct segment s = {b->op, 2, &b->list, &b->step, share, 0};
     struct device *d = b->device[device];
     assert_int_equal(d->ops->submit(d, &s, NULL, 0, ticket, NULL), 0);
 }
@@ -193,7 +193,7 @@ static void a_failure_is_told_once(void **state)
     struct step wide = b.step;
     struct batch many = {.row = b.row, .n_row = ROWS + 1};
     wide.batch = &many;
-    struct segment bad = {b.op, 2, &b.list, &wide, {0, 0}}, good = {b.op, 2, &b.list, &b.step, {0, 0}};
+    struct segment bad = {b.op, 2, &b.list, &wide, {0, 0}, 0}, good = {b.op, 2, &b.list, &b.step, {0, 0}, 0};
     struct device *d = b.device[1];
     assert_int_equal(d->ops->submit(d, &bad, NULL, 0, &first, &err), 0);
     assert_int_equal(d->ops->submit(d, &good, &first, 1, &second, &err), 0);

@@ -3,6 +3,7 @@
  * LoRA adapters: a model with one is the model whose matrices it was merged into; without one, or with a scale of 0, it
  * has the bits it had; what does not fit is named.
  */
+#include "engine/model_impl.h"
 #include "engine_fixture.h"
 
 #include "quant/quant.h"
@@ -253,6 +254,38 @@ static void two_add_up(void **state)
     fixture_close(&f);
 }
 
+/* A profile of a model with an adapter is that model's, whose file stays without one. */
+static void a_profile_is_of_its_adapters(void **state)
+{
+    (void)state;
+    struct fixture f;
+    struct lutra_model_settings set;
+    struct lutra_error why;
+    const char *const path = adapter_path;
+    char *text;
+    int cpu[4] = {0};
+    struct adapter d = {
+        .arch = "qwen2", .n = 1, .rank = RANK, .alpha = 16, .kind = QUANT_F32, .base = {"blk.0.attn_q.weight"}};
+    if (cpu_allowed(cpu, 4) < 2 || cpu[0] != 0 || cpu[1] != 1) skip();
+    fixture_make(&f, &(struct where){"cpu:0,cpu:1", NULL}, "tiny-qwen2", "F32", 0, 2);
+    write_adapter(adapter_path, f.path, &d);
+    lutra_model_settings_init(&set, sizeof set);
+    set.adapter = &(struct lutra_adapter){path, 1};
+    set.n_adapter = 1;
+    OK(lutra_profile(f.rt, f.path, NULL, &set, &text, err));
+    assert_non_null(strstr(text, "matmul 6>256 F32")); /* the adapter's own matrix is measured */
+    lutra_free(text);
+    set.plan = "solved";
+    OK(lutra_model_open(&f.model, f.rt, f.path, &set, err));
+    char *beside = profile_path(f.model);
+    lutra_model_close(&f.model);
+    set.n_adapter = 0;
+    assert_int_equal(lutra_model_open(&f.model, f.rt, f.path, &set, &why), LUTRA_E_IO);
+    assert_int_equal(unlink(beside), 0);
+    free(beside);
+    fixture_close(&f);
+}
+
 static void what_does_not_fit_is_named(void **state)
 {
     (void)state;
@@ -295,6 +328,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(an_adapter_is_what_merging_gives),
+        cmocka_unit_test(a_profile_is_of_its_adapters),
         cmocka_unit_test(two_add_up),
         cmocka_unit_test(what_does_not_fit_is_named),
     };

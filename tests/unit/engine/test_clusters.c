@@ -2,6 +2,7 @@
  *
  * Clusters of CPUs share every product: whole models have the bits of one device.
  */
+#include "engine/model_impl.h"
 #include "engine/session_impl.h"
 #include "engine_fixture.h"
 
@@ -78,6 +79,71 @@ static void clusters_have_the_bits_of_one(void **state)
         assert_true(several.n_piece > 4);
         if (memcmp(one.logit, several.logit, sizeof one.logit))
             fail_msg("%s of %s: other bits on %s", shape, type, cuts[i / 4].device);
+    }
+}
+
+/* What rows say of a vocabulary that is cut: whole results, as a hash, and the best tokens. */
+struct said {
+    uint64_t logits;
+    float log_sum_exp[4], target[4], top_logit[4][64];
+    int32_t top_id[4][64];
+    int n_top[4], n_cut;
+};
+
+static void say(const char *device, const char *split, struct said *out)
+{
+    struct fixture f;
+    struct lutra_row row[4] = {{0}};
+    struct lutra_model_info info;
+    int32_t seq;
+    memset(out, 0, sizeof *out);
+    out->logits = 14695981039346656037u;
+    fixture_make_split(&f, &(struct where){device, NULL}, split, "qwen2.5-0.5b", "Q4_0", 1, 0);
+    OK(lutra_model_open(&f.model, f.rt, f.path, NULL, err));
+    out->n_cut = f.model->plan.n_head;
+    lutra_model_info(f.model, &info, sizeof info);
+    fixture_session(&f, 1, 64);
+    OK(lutra_seq_open(f.s, 0, &seq, err));
+    for (int i = 0; i < 4; i++)
+        row[i] = (struct lutra_row){.token = token_at(i),
+            .pos = i,
+            .seq = seq,
+            .parent = i - 1,
+            .want = LUTRA_WANT_LOGITS | LUTRA_WANT_TOPK | LUTRA_WANT_LOGPROB,
+            .target = 40000 * i};
+    OK(lutra_forward(f.s, row, 4, sizeof *row, err));
+    for (int i = 0; i < 4; i++) {
+        const struct lutra_row_result *r = lutra_forward_result(f.s, i);
+        for (int k = 0; k < info.n_vocab; k++) {
+            uint32_t bits;
+            memcpy(&bits, &r->logits[k], sizeof bits);
+            out->logits = (out->logits ^ bits) * 1099511628211u;
+        }
+        out->log_sum_exp[i] = r->log_sum_exp;
+        out->target[i] = r->target_logit;
+        out->n_top[i] = r->n_top;
+        memcpy(out->top_id[i], r->top_id, sizeof out->top_id[i]);
+        memcpy(out->top_logit[i], r->top_logit, sizeof out->top_logit[i]);
+    }
+    fixture_close(&f);
+}
+
+static void a_head_is_shared(void **state)
+{
+    static struct said one, several;
+    int cpu[4];
+    (void)state;
+    if (!have_two()) skip();
+    const int n_cpu = cpu_allowed(cpu, 4);
+    say("cpu", NULL, &one);
+    assert_int_equal(one.n_cut, 0);
+    assert_true(one.n_top[3] == 64 && isfinite(one.log_sum_exp[3]));
+    for (int i = 0; i < 2; i++) {
+        say(i ? "cpu:0,cpu:1,cpu:0-1" : "cpu:0,cpu:1", i ? "3,1,2" : NULL, &several);
+        assert_int_equal(several.n_cut, 2 + i);
+        several.n_cut = 0;
+        assert_memory_equal(&one, &several, sizeof one);
+        assert_int_equal(cpu_allowed(cpu, 4), n_cpu); /* this thread is where it may be again */
     }
 }
 
@@ -189,9 +255,50 @@ static void plans_have_the_bits_of_one(void **state)
     fixture_close(&f);
 }
 
+/* A profile is of the model with its overrides: it is found by that model, and by no other. */
+static void a_profile_is_of_its_overrides(void **state)
+{
+    static struct heard one, other;
+    struct fixture f;
+    struct lutra_model_settings ms;
+    struct lutra_error why;
+    char *text;
+    (void)state;
+    if (!have_two()) skip();
+    lutra_model_settings_init(&ms, sizeof ms);
+    run("cpu", NULL, "tiny-llama", "Q4_0", &one);
+    fixture_open_split(&f, &(struct where){"cpu:0,cpu:1", NULL}, NULL, "tiny-llama", "Q4_0", 0);
+    lutra_model_close(&f.model);
+    ms.override_tensor = "blk\\.0\\.ffn_(down|up|gate)=cpu:1,blk\\.1\\.ffn_down=cpu:0";
+    OK(lutra_profile(f.rt, f.path, NULL, &ms, &text, err));
+    assert_non_null(strstr(text, "\"cut\": false")); /* what is kept for a device is measured there */
+    lutra_free(text);
+    ms.plan = "solved";
+    OK(lutra_model_open(&f.model, f.rt, f.path, &ms, err));
+    hear(&f, &other);
+    assert_memory_equal(one.logit, other.logit, sizeof one.logit);
+    const struct profile *p = f.model->profile;
+    int n_second = 0; /* kinds that only the second cluster runs */
+    for (int k = 0; k < p->n_kind; k++)
+        n_second += !p->kind[k].cut && p->kind[k].of[PASS_FEW].alone[1].us > 0 && !p->kind[k].of[PASS_FEW].alone[0].us;
+    assert_true(n_second > 0);
+    char *beside = profile_path(f.model);
+    lutra_session_close(&f.s);
+    lutra_model_close(&f.model);
+    ms.override_tensor = NULL;
+    assert_int_equal(lutra_model_open(&f.model, f.rt, f.path, &ms, &why), LUTRA_E_IO); /* it has none */
+    ms.plan = beside;
+    assert_int_equal(lutra_model_open(&f.model, f.rt, f.path, &ms, &why), LUTRA_E_UNSUPPORTED);
+    assert_non_null(strstr(why.what, "-ot"));
+    unlink(beside);
+    free(beside);
+    fixture_close(&f);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(clusters_have_the_bits_of_one),
+        cmocka_unit_test(a_head_is_shared), cmocka_unit_test(a_profile_is_of_its_overrides),
         cmocka_unit_test(names_are_checked), cmocka_unit_test(plans_have_the_bits_of_one)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

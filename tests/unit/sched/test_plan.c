@@ -286,9 +286,110 @@ static void a_lost_device_is_replaced(void **state)
     assert_string_equal(err.what, "the plan keeps npu, which is lost");
 }
 
+/* ---- attention by heads ---- */
+
+enum { Q, K, V, A, X, N_LAYER_VALUES };
+
+struct layer_bench {
+    char log[512];
+    struct fake fake[2]; /* the second is asynchronous */
+    struct device *devices[2];
+    struct op op[6];
+    struct weight weight[4];
+    struct op_layer layer;
+    struct op_list list;
+    struct plan plan;
+};
+
+static void prepare_layer(struct layer_bench *b, int n_head, int n_kv_head)
+{
+    enum { D = 64 };
+    const int dim[] = {n_head * D, n_kv_head * D, n_kv_head * D, n_head * D, 256};
+    const uint32_t heads = 1u << OP_ROPE | 1u << OP_KV_APPEND | 1u << OP_ATTENTION;
+    memset(b, 0, sizeof *b);
+    for (int i = 0; i < 2; i++) {
+        b->fake[i] =
+            (struct fake){{&fake_ops, NULL, NULL, i ? "second" : "first", NULL, {.max_rows = 32, .flat_rows = 32}}, ~0u,
+                b->log, 0, 0, NULL};
+        b->devices[i] = &b->fake[i].device;
+        b->devices[i]->caps.async = i;
+        b->devices[i]->caps.speed = 1;
+        b->devices[i]->caps.shares = heads;
+        b->devices[i]->store = i ? b->devices[0] : NULL;
+    }
+    b->layer = (struct op_layer){.cache = 0, .n_kv_head = n_kv_head, .d_head = D};
+    b->op[0] = op_make(OP_MATMUL, 0, X, -1, -1);
+    for (int i = 0; i < 3; i++) op_add_part(&b->op[0], &b->weight[i], NULL, Q + i);
+    for (int i = 0; i < 2; i++) {
+        b->op[1 + i] = op_make(OP_ROPE, 0, Q + i, -1, Q + i);
+        b->op[1 + i].rope.d_head = D;
+    }
+    b->op[3] = op_make(OP_KV_APPEND, 0, K, V, -1);
+    b->op[4] = op_make(OP_ATTENTION, 0, Q, -1, A);
+    b->op[4].attention = (struct op_attention){.n_head = n_head, .n_kv_head = n_kv_head, .d_head = D};
+    b->op[5] = op_make(OP_MATMUL, 0, A, -1, -1);
+    op_add_part(&b->op[5], &b->weight[3], NULL, X);
+    b->list = (struct op_list){
+        .op = b->op, .n_op = 6, .n_value = N_LAYER_VALUES, .layer = &b->layer, .n_layer = 1, .given = 1u << X};
+    for (int v = 0; v < N_LAYER_VALUES; v++) b->list.value[v] = (struct value){dim[v], ROWS_ALL};
+}
+
+static struct columns columns_of(const struct layer_bench *b, int piece, int value)
+{
+    return share_columns(b->plan.piece[piece].share, b->list.value[value].dim);
+}
+
+static void an_attention_is_cut_by_heads(void **state)
+{
+    (void)state;
+    struct layer_bench b;
+    prepare_layer(&b, 12, 3);
+    assert_int_equal(plan_open(&b.plan, &b.list, b.devices, 2, NULL), 0);
+    assert_int_equal(b.plan.n_piece, 6);
+    for (int p = 0; p < 6; p++) {
+        assert_ptr_equal(b.plan.device[b.plan.piece[p].device], b.devices[p % 2 == 0]);
+        assert_int_equal(b.plan.piece[p].n, p / 2 == 1 ? 4 : 1);
+    }
+    /* Two heads and one, of queries, keys and values alike. */
+    for (int v = Q; v <= A; v++) {
+        int64_t n = b.list.value[v].dim / 3;
+        assert_true(columns_of(&b, 2, v).first == 0 && columns_of(&b, 2, v).n == 2 * n);
+        assert_true(columns_of(&b, 3, v).first == 2 * n && columns_of(&b, 3, v).n == n);
+    }
+    /* The second's heads reach into the half of the products that is the first's. */
+    assert_int_equal(b.plan.piece[2].wait[b.plan.piece[1].device], 1);
+    assert_int_equal(b.plan.piece[4].wait[b.plan.piece[3].device], 3);
+    assert_int_equal(b.plan.piece[5].wait[b.plan.piece[2].device], 2);
+
+    /* One head is not cut, nor is what others read of the cache, nor by a device that does not do heads. */
+    prepare_layer(&b, 12, 1);
+    assert_int_equal(plan_open(&b.plan, &b.list, b.devices, 2, NULL), 0);
+    assert_int_equal(b.plan.n_piece, 5);
+    prepare_layer(&b, 12, 3);
+    b.devices[1]->caps.shares = 1u << OP_ROPE | 1u << OP_KV_APPEND;
+    assert_int_equal(plan_open(&b.plan, &b.list, b.devices, 2, NULL), 0);
+    assert_int_equal(b.plan.n_piece, 5);
+    prepare_layer(&b, 12, 3);
+    b.op[5] = b.op[4];
+    assert_int_equal(plan_open(&b.plan, &b.list, b.devices, 2, NULL), 0);
+    assert_int_equal(b.plan.n_piece, 3);
+
+    /* As it is said: by whole heads, or all on one. */
+    prepare_layer(&b, 8, 4);
+    struct plan_cut cut[6] = {0};
+    for (int i = 0; i < 6; i++) cut[i] = (struct plan_cut){2, {b.devices[0], b.devices[1]}, {3, 1}};
+    assert_int_equal(plan_open_cut(&b.plan, &b.list, b.devices, 2, cut, NULL), 0);
+    assert_true(columns_of(&b, 2, A).n == 2 * 64 && columns_of(&b, 3, A).n == 6 * 64);
+    for (int i = 0; i < 6; i++) cut[i].part[0] = 0;
+    assert_int_equal(plan_open_cut(&b.plan, &b.list, b.devices, 2, cut, NULL), 0);
+    assert_int_equal(b.plan.n_piece, 1);
+    assert_ptr_equal(b.plan.device[0], b.devices[1]);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(an_attention_is_cut_by_heads),
         cmocka_unit_test(splits_by_device),
         cmocka_unit_test(another_plan_finds_what_one_has_left),
         cmocka_unit_test(weights_stay_where_they_are),

@@ -152,7 +152,7 @@ static void tell_times(const struct plan *plan, struct device *const *d)
 {
     for (int p = 0; p < plan->n_piece; p++) {
         const struct plan_piece *piece = &plan->piece[p];
-        const struct segment s = {&world.list.op[piece->first], piece->n, &world.list, &world.step, piece->share};
+        const struct segment s = {&world.list.op[piece->first], piece->n, &world.list, &world.step, piece->share, 0};
         int part =
             share_is_whole(s.share) ? WHOLE : (int)lround((s.share.to - s.share.from) * WHOLE / (double)SHARE_WHOLE);
         int who = plan->device[piece->device] == d[SIM_GPU] ? SIM_GPU : SIM_NPU;
