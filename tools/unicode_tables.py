@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""Writes src/text/unicode_categories.c and src/text/unicode_nfc.c from the Unicode Character Database.
+"""Writes src/text/unicode_categories.c, unicode_lower.c and unicode_nfc.c from the Unicode Character Database.
 
     apt-get install unicode-data          (17.0.0: Debian's package 17.0.0-2)
     tools/unicode_tables.py [UCD]         UCD: the folder of UnicodeData.txt, default /usr/share/unicode
@@ -27,16 +27,17 @@ HEAD = """/* SPDX-License-Identifier: MIT
 
 
 def read(ucd):
-    """{code point: (category, combining class, canonical decomposition)}"""
+    """{code point: (category, combining class, canonical decomposition, lower case or None)}"""
     chars, first = {}, None
     for line in (ucd / "UnicodeData.txt").read_text().splitlines():
-        cp, name, category, ccc, _, decomposition = line.split(";")[:6]
+        fields = line.split(";")
+        cp, name, category, ccc, _, decomposition = fields[:6]
         cp = int(cp, 16)
         parts = [int(c, 16) for c in decomposition.split()] if decomposition and decomposition[0] != "<" else []
         if name.endswith(", First>"):
             first = cp
         for c in range(first, cp + 1) if name.endswith(", Last>") else [cp]:
-            chars[c] = (category, int(ccc), parts)
+            chars[c] = (category, int(ccc), parts, int(fields[13], 16) if fields[13] else None)
     return chars
 
 
@@ -72,6 +73,19 @@ def categories(chars):
     return HEAD.format(version=VERSION) + names + "\n" + array("text_category_runs", "uint32_t", packed)
 
 
+def lower(chars):
+    """Characters with a lower case: {first, last, step, lower case of the first}, where the distance is the same."""
+    out = []
+    for cp, to in sorted((cp, c[3]) for cp, c in chars.items() if c[3] is not None):
+        if out:
+            first, last, step, low = out[-1]
+            if to - cp == low - first and cp - last in (1, 2) and (first == last or step == cp - last):
+                out[-1] = (first, cp, cp - last, low)
+                continue
+        out.append((cp, cp, 1, to))
+    return HEAD.format(version=VERSION) + array("text_lower_runs", "uint32_t", [f"{n:#x}" for run in out for n in run])
+
+
 def nfc(ucd, chars):
     excluded = {int(line.split()[0], 16) for line in (ucd / "CompositionExclusions.txt").read_text().splitlines()
                 if line[:1] not in ("#", "")}
@@ -103,7 +117,8 @@ def main():
         print(f"{ucd} is Unicode {version_of(ucd)}, the tables are of {VERSION}")
         return 77
     chars, status = read(ucd), 0
-    for name, text in (("unicode_categories.c", categories(chars)), ("unicode_nfc.c", nfc(ucd, chars))):
+    for name, text in (("unicode_categories.c", categories(chars)), ("unicode_lower.c", lower(chars)),
+                       ("unicode_nfc.c", nfc(ucd, chars))):
         if not check:
             (ROOM / name).write_text(text)
         elif (ROOM / name).read_text() != text:

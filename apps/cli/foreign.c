@@ -109,8 +109,8 @@ static const struct foreign table[] = {
     {"--pooling --attention --host --port --path --api-prefix --api-key --api-key-file --ssl-key-file --ssl-cert-file "
      "-to --timeout --slot-save-path -sps --slot-prompt-similarity --server-base -a --alias",
         FOREIGN_ONE, "it is an option of 'lutra serve', or not implemented", NULL},
-    {"--metrics --props --slots --no-slots --no-webui", FOREIGN_NONE, NULL, NULL},
-    {"--webui --rerank --reranking", FOREIGN_NONE, "it is not implemented", NULL},
+    {"--metrics --props --slots --no-slots --no-webui --rerank --reranking", FOREIGN_NONE, NULL, NULL},
+    {"--webui", FOREIGN_NONE, "it is not implemented", NULL},
     {"--include-weights --exclude-weights", FOREIGN_ONE, "an importance matrix is used for all tensors it has", NULL},
     {"--tensor-type-file --prune-layers --target-bpw --max-buffer-size", FOREIGN_ONE,
         "tensors get the types of TYPE, --tensor-type, --token-embedding-type and --output-tensor-type", NULL},

@@ -26,8 +26,9 @@ struct prompt {
     int first; /* its choices: first .. first + n - 1 */
     int32_t *token;
     int n_token;
-    char *text; /* to echo; freed with free() */
-    int32_t id; /* of the engine's request while it runs */
+    int n_first; /* of a query and a document: tokens of the query */
+    char *text;  /* to echo; freed with free() */
+    int32_t id;  /* of the engine's request while it runs */
     int n_ended;
     bool running;
     /* Of a search: its run, its candidates' ends (by their numbers; owned), and these together. */
@@ -81,9 +82,11 @@ struct ask {
     const char *judge_field; /* that has it */
     /* Not to be answered, but turned into vectors. */
     bool embeds, base64;
+    bool ranks; /* each document of `raw` becomes a score for the query */
+    const char *query;
     bool cuts;             /* texts that are too long are cut */
     int dimensions;        /* that the vectors must have; 0 = the model's */
-    float *vector;         /* [n_prompt][d_model] owned */
+    float *vector;         /* [n_prompt][d_model], or [n_prompt] scores; owned */
     int n_vector;          /* of them done */
     struct prompt *prompt; /* [n_prompt] owned */
     int n_prompt;

@@ -73,19 +73,22 @@ void embed_step(struct exchange *x, bool others)
     struct ask *a = &x->ask;
     struct lutra_error err = {0};
     struct lutra_embed_text text[ASK_PROMPTS_MAX];
-    size_t d_model = (size_t)x->model->info.d_model;
+    struct lutra_rerank_pair pair[ASK_PROMPTS_MAX];
+    float *out = a->vector + (size_t)a->n_vector * (a->ranks ? 1 : (size_t)x->model->info.d_model);
+    lutra_session *session = x->model->loaded.session;
     int n = 0;
     for (int n_token = 0; a->n_vector + n < a->n_prompt && n < ASK_PROMPTS_MAX; n++) {
         const struct prompt *p = &a->prompt[a->n_vector + n];
         n_token += p->n_token;
         if (n > 0 && n_token > SLICE_TOKENS) break;
         text[n] = (struct lutra_embed_text){p->token, p->n_token};
+        pair[n] = (struct lutra_rerank_pair){p->token, p->n_token, p->n_first};
     }
-    int rc = lutra_embed(
-        x->model->loaded.session, text, n, x->model->loaded.pooling, a->vector + (size_t)a->n_vector * d_model, &err);
+    int rc = a->ranks ? lutra_rerank(session, pair, n, sizeof *pair, out, &err)
+                      : lutra_embed(session, text, n, x->model->loaded.pooling, out, &err);
     if (rc == 0) a->n_vector += n;
     if (rc == LUTRA_E_CTX_FULL && others) return; /* of the cache; there will be room when they end */
-    if (rc == LUTRA_E_UNSUPPORTED)
+    if (rc == LUTRA_E_UNSUPPORTED && !a->ranks)
         problem_set(&x->refusal, 400, "unsupported_value", "model", "%s (lutra serve --pooling)", err.what);
     else if (rc < 0)
         problem_from(&x->refusal, a->raw_name, &err);

@@ -97,9 +97,9 @@ void ollama_show(struct exchange *x, struct text *out, struct problem *p)
     text_print(out,
         ",\"general.parameter_count\":%llu,\"%s.context_length\":%d,\"%s.embedding_length\":%d,\"%s.block_count\":%d,"
         "\"%s.attention.head_count\":%d,\"%s.attention.head_count_kv\":%d,\"%s.vocab_size\":%d},\"capabilities\":"
-        "[\"completion\"",
+        "[\"%s\"",
         (unsigned long long)i->n_param, arch, m->n_ctx, arch, i->d_model, arch, i->n_layer, arch, i->n_head, arch,
-        i->n_kv_head, arch, i->n_vocab);
+        i->n_kv_head, arch, i->n_vocab, i->encoder ? "embedding" : "completion");
     if (template && strstr(template, "tools")) text_put(out, ",\"tools\"");
     if (i->reasoning_open) text_put(out, ",\"thinking\"");
     text_print(out, "],\"modified_at\":");

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "rerank.h"
 #include "state.h"
 
 enum { RENDER_MOST_US = 10000000 };
@@ -98,6 +99,25 @@ static void add_mixed(
                 "%s: item %zu is neither a text nor a token id from 0 to %d", a->raw_name, i, m->info.n_vocab - 1);
         }
     }
+}
+
+/* The query with a document. */
+static void add_pair(struct tokens *t, const struct ask *a, const json_t *document, const struct served *m,
+    int *n_first, struct problem *p)
+{
+    struct lutra_error err = {0};
+    const char *text = rerank_document(document);
+    int n = 0, rc = 0;
+    if (!text) {
+        problem_set(
+            p, 400, "invalid_value", a->raw_name, "%s: an item is neither a text nor has a member 'text'", a->raw_name);
+        return;
+    }
+    for (int room = -1; rc == 0 && !p->status && n > room; room = t->room)
+        if (grow(t, n, p))
+            rc = lutra_rerank_tokenize(m->loaded.model, a->query, text, t->id, t->room, &n, n_first, &err);
+    if (rc < 0) problem_from(p, rc == LUTRA_E_UNSUPPORTED ? "model" : a->raw_name, &err);
+    t->n = n;
 }
 
 /* The marks of a hole, as vocabularies have them. */
@@ -234,13 +254,17 @@ static void check_tokens(const struct ask *a, const struct served *m, struct pro
 
 void ask_prepare(struct ask *a, const struct served *m, const char *own_template, struct problem *p)
 {
-    bool several = !a->chat && is_several(a->raw);
+    bool several = a->ranks || (!a->chat && is_several(a->raw));
     size_t n = several ? json_array_size(a->raw) : 1;
     if (a->embeds && n > ASK_TEXTS_MAX)
         problem_set(p, 400, "invalid_value", a->raw_name, "%s: more than %d texts", a->raw_name, ASK_TEXTS_MAX);
     if (!a->embeds && (n > ASK_PROMPTS_MAX || n * (size_t)a->set.n_samples > ASK_CHOICES_MAX))
         problem_set(p, 400, "invalid_value", "prompt", "prompt: more than %d prompts, or more than %d choices of all",
             ASK_PROMPTS_MAX, ASK_CHOICES_MAX);
+    if (m->info.encoder && !a->embeds)
+        problem_set(p, 400, "unsupported_value", "model",
+            "%s is an encoder (%s): it makes vectors of texts%s and writes none", m->set->name[0], m->info.arch,
+            m->info.ranks ? " or ranks documents" : "");
     if (a->dimensions && a->dimensions != m->info.d_model)
         problem_set(p, 400, "unsupported_value", "dimensions", "dimensions: vectors of %s have %d", m->set->name[0],
             m->info.d_model);
@@ -251,16 +275,20 @@ void ask_prepare(struct ask *a, const struct served *m, const char *own_template
     if (!a->prompt) problem_set(p, 503, "out_of_memory", NULL, "out of memory");
     for (size_t i = 0; i < n && !p->status; i++) {
         struct tokens t = {0};
-        if (a->chat)
+        int n_first = 0;
+        if (a->ranks)
+            add_pair(&t, a, json_array_get(a->raw, i), m, &n_first, p);
+        else if (a->chat)
             render(&t, a, m, own_template, p);
         else if (a->suffix)
             fill_hole(&t, a, m, p);
         else
             add_mixed(&t, a, several ? json_array_get(a->raw, i) : a->raw, m, p);
+        a->prompt[i].n_first = n_first;
         keep(a, m, &t, p);
     }
     if (a->embeds && !p->status) {
-        a->vector = calloc(n, (size_t)m->info.d_model * sizeof *a->vector);
+        a->vector = calloc(n, (a->ranks ? 1 : (size_t)m->info.d_model) * sizeof *a->vector);
         if (!a->vector) problem_set(p, 503, "out_of_memory", NULL, "out of memory");
     }
     if (!p->status) force_reply(a, m, p);

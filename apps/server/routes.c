@@ -10,6 +10,7 @@
 #include "llama.h"
 #include "ollama.h"
 #include "page.h"
+#include "rerank.h"
 #include "state.h"
 
 static void health(struct exchange *x, struct text *out, struct problem *p)
@@ -18,13 +19,6 @@ static void health(struct exchange *x, struct text *out, struct problem *p)
         problem_set(p, 503, "shutting_down", NULL, "the server is shutting down");
     else
         text_put(out, "{\"status\":\"ok\"}");
-}
-
-static void no_ranks(struct exchange *x, struct text *out, struct problem *p)
-{
-    (void)x;
-    (void)out;
-    problem_set(p, 501, "not_implemented", NULL, "reranking is not implemented");
 }
 
 static void no_changes(struct exchange *x, struct text *out, struct problem *p)
@@ -50,8 +44,7 @@ static const struct route routes[] = {
     {"POST", "/v1/completions", .dialect = &dialect_completions},
     {"POST", "/v1/responses", .dialect = &dialect_responses},
     {"POST", "/v1/embeddings", .dialect = &dialect_embed},
-    {"POST", "/v1/rerank", .now = no_ranks},
-    {"POST", "/rerank", .now = no_ranks, .refuse = llama_error},
+    {"POST", "/v1/rerank", .dialect = &dialect_rerank},
     /* llama.cpp */
     {"GET", "/props", .now = llama_props, .refuse = llama_error},
     {"GET", "/slots", .now = llama_slots, .refuse = llama_error},
@@ -60,6 +53,9 @@ static const struct route routes[] = {
     {"POST", "/infill", .dialect = &dialect_infill},
     {"POST", "/embedding", .dialect = &dialect_embed_llama},
     {"POST", "/embeddings", .dialect = &dialect_embed_llama},
+    {"POST", "/rerank", .dialect = &dialect_rerank_llama},
+    {"POST", "/reranking", .dialect = &dialect_rerank_llama},
+    {"POST", "/v1/reranking", .dialect = &dialect_rerank_llama},
     {"POST", "/tokenize", .body = llama_tokenize, .refuse = llama_error},
     {"POST", "/detokenize", .body = llama_detokenize, .refuse = llama_error},
     {"POST", "/apply-template", .body = llama_template, .refuse = llama_error},

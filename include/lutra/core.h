@@ -166,6 +166,8 @@ struct lutra_model_info {
     const char *reasoning_open, *reasoning_close; /* the tags around reasoning, known from the template; NULL = none */
     const char *step_mark; /* a verifier's own mark behind each step (lutra/search.h); NULL = none */
     const char *plan;      /* how clusters of CPUs share its passes, in words; "" = nothing is shared */
+    bool encoder;          /* makes vectors of whole texts (lutra_embed, lutra_rerank) and writes none */
+    bool ranks;            /* has a head that says how well a document answers a query (lutra_rerank) */
 };
 LUTRA_API void lutra_model_info(const lutra_model *model, struct lutra_model_info *info, size_t size);
 

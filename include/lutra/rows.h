@@ -31,11 +31,12 @@ LUTRA_API int lutra_seq_length(const lutra_session *session, int32_t seq); /* co
 
 enum lutra_want {
     LUTRA_WANT_LOGITS = 1,
-    LUTRA_WANT_HIDDEN = 2,  /* the state after the last norm */
-    LUTRA_WANT_TOPK = 4,    /* the 64 largest logits, and log_sum_exp */
-    LUTRA_WANT_LOGPROB = 8, /* target_logit and log_sum_exp */
-    LUTRA_ROW_DRAFT = 256,  /* a guess: kept apart until lutra_commit(), like all rows below it */
-    LUTRA_ROW_BULK = 512,   /* of a prompt: whole blocks of 32 may use a faster arithmetic (docs/NUMERICS.md) */
+    LUTRA_WANT_HIDDEN = 2,   /* the state after the last norm */
+    LUTRA_WANT_TOPK = 4,     /* the 64 largest logits, and log_sum_exp */
+    LUTRA_WANT_LOGPROB = 8,  /* target_logit and log_sum_exp */
+    LUTRA_ROW_DRAFT = 256,   /* a guess: kept apart until lutra_commit(), like all rows below it */
+    LUTRA_ROW_BULK = 512,    /* of a prompt: whole blocks of 32 may use a faster arithmetic (docs/NUMERICS.md) */
+    LUTRA_ROW_SECOND = 1024, /* of the second of two texts, for encoders that tell them apart (token_types) */
 };
 
 struct lutra_row {
@@ -58,7 +59,8 @@ struct lutra_row_result {
 };
 
 /* One forward pass.  Ordinary rows of a sequence form one chain from its end and are committed; draft rows (a chain
- * or a tree) wait for lutra_commit().  row_size: sizeof *rows.  Results are valid until the next pass.  On error no
+ * or a tree) wait for lutra_commit().  Encoders (lutra_model_info.encoder) evaluate a text whole: all its rows in one
+ * pass, in a new sequence, without drafts, and leave hidden states alone.  row_size: sizeof *rows.  Results are valid until the next pass.  On error no
  * sequence has changed; LUTRA_E_INTERNAL: a wanted result is not a number, err names its position. */
 LUTRA_API int lutra_forward(
     lutra_session *session, const struct lutra_row *rows, int n_row, size_t row_size, struct lutra_error *err);
@@ -81,11 +83,32 @@ struct lutra_embed_text {
     int n_token;          /* 1 .. the context */
 };
 
-/* out [n_text][d_model]: a vector of length 1 for each text, which does not depend on the other texts.  Evaluates many
+/* out [n_text][d_model]: a vector of length 1 for each text, which does not depend on the other texts.  Dense layers of
+ * the file (EmbeddingGemma's dense_2, dense_3) come behind the mean.  Evaluates many
  * texts in a pass, in sequences of its own.  LUTRA_E_UNSUPPORTED: the file names no pooling and the caller leaves it
  * open; LUTRA_E_CTX_FULL: a text is longer than the context. */
 LUTRA_API int lutra_embed(lutra_session *session, const struct lutra_embed_text *text, int n_text,
     enum lutra_pooling pooling, float *out, struct lutra_error *err);
+
+/* ---- documents by how well they answer ---- */
+
+/* The tokens of a query and a document as the model wants them together: by its template `rerank`, or as BERT's pair
+ * [CLS] query [SEP] document [SEP].  Writes at most n_max tokens; *n_tok is how many there are, of which the first
+ * *n_first belong to the query (a template: all).  Nothing in query and document becomes a control token.
+ * LUTRA_E_UNSUPPORTED: the model ranks nothing (lutra_model_info.ranks).  Thread-safe. */
+LUTRA_API int lutra_rerank_tokenize(const lutra_model *model, const char *query, const char *document, int32_t *tokens,
+    int n_max, int *n_tok, int *n_first, struct lutra_error *err);
+
+struct lutra_rerank_pair {
+    const int32_t *token; /* [n_token], as lutra_rerank_tokenize() makes them */
+    int n_token, n_first;
+};
+
+/* score [n_pair]: what the model's head says of each pair, which does not depend on the other pairs.  More is better;
+ * heads of two classes (Qwen3-Reranker's yes and no) give the probability of the first, others have a scale of their
+ * own.  Evaluates many pairs in a pass.  pair_size: sizeof *pair.  Errors are those of lutra_embed(). */
+LUTRA_API int lutra_rerank(lutra_session *session, const struct lutra_rerank_pair *pair, int n_pair, size_t pair_size,
+    float *score, struct lutra_error *err);
 
 #ifdef __cplusplus
 }

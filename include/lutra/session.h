@@ -24,7 +24,7 @@ struct lutra_session_settings {
     int n_ctx;              /* longest sequence, tokens; 0 = the model's training context, or what memory allows */
     int n_seq;              /* sequences alive at once; default 1 */
     int64_t n_cache;        /* tokens of all sequences, shared ones once; 0 = n_ctx * n_seq, or as memory allows */
-    int n_batch;            /* rows of one forward pass; default 512 */
+    int n_batch;            /* rows of one forward pass; default 512; of encoders at least n_ctx, at most 8192 */
     int n_out;              /* rows of one pass whose results are kept; 0 = n_seq + n_draft, but at least 64 */
     const char *cache_type; /* "f16" (NULL), "f32", or "q8_0" where heads are multiples of 32 */
     int n_draft;            /* draft rows of one pass; 0 = up to 64 within the other limits */

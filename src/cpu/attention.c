@@ -146,9 +146,10 @@ static void write_row(const struct lane *x, int kv_head, int row, int base, size
  * none. */
 static bool visible(const struct lane *x, int row, int32_t pos, int32_t n_pos, uint8_t *lo, uint8_t *hi)
 {
-    const struct kv_row *r = &x->a->kv->row[row];
-    int32_t n = r->n_paged + r->n_path, window = x->a->op->window;
-    int32_t first = window > 0 && n > window ? n - window - pos : 0;
+    int32_t first, end;
+    kv_row_sees(&x->a->kv->row[row], x->a->op->window, &first, &end);
+    first -= pos;
+    n_pos = n_pos < end - pos ? n_pos : end - pos;
     *lo = first <= 0 ? 0 : first > KV_BLOCK ? KV_BLOCK : (uint8_t)first;
     *hi = n_pos > KV_BLOCK ? KV_BLOCK : n_pos < 0 ? 0 : (uint8_t)n_pos;
     return *lo < *hi;

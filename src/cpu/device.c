@@ -81,6 +81,7 @@ static int cpu_supports(struct device *self, const struct op_list *list, const s
     case OP_SWIGLU:
     case OP_GEGLU:
     case OP_GELU:
+    case OP_GELU_ERF:
     case OP_LAYER_NORM:
     case OP_SCALE:
     case OP_ADD_SCALED:

@@ -141,7 +141,8 @@ struct cpu_kernels {
     void (*delta_step)(
         float *state, int d_k, const float *k, const float *q, const float *v, float decay, float step, float *out);
 
-    void (*gelu)(const float *x, size_t n, float *out);
+    void (*gelu)(const float *x, size_t n, float *out);     /* the tanh form */
+    void (*gelu_erf)(const float *x, size_t n, float *out); /* x (1 + erf(x / sqrt(2))) / 2 */
     void (*add_scaled)(const float *a, const float *b, float scale, size_t n, float *out); /* a + scale b */
 
     void (*f32_to_f16)(const float *x, size_t n, uint16_t *out); /* exact round to nearest even */

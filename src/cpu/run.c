@@ -84,12 +84,12 @@ static void embed_row(const struct worker *w, const struct instr *in, int row)
     const struct weight *weight = op->weight[0];
     const struct packed *p = weight->packed;
     float *out = cpu_value_row(w, op->out[0], row);
-    int32_t token = w->run->segment->step->batch->row[row].token;
+    int32_t index = ref_embed_index(op->embed.by, &w->run->segment->step->batch->row[row]);
     if (!p->gemm) {
-        ref_embed_part(&weight->tensor, token, op->embed.first, dim_of(w, op->out[0]), op->embed.scale, out);
+        ref_embed_part(&weight->tensor, index, op->embed.first, dim_of(w, op->out[0]), op->embed.scale, out);
         return;
     }
-    p->gemm->unpack_row(p->gemm, p->data, p->n_out, p->n_in, (size_t)token, out);
+    p->gemm->unpack_row(p->gemm, p->data, p->n_out, p->n_in, (size_t)index, out);
     for (size_t i = 0; i < p->n_in; i++) out[i] *= op->embed.scale;
 }
 
@@ -189,6 +189,13 @@ static void gelu_row(const struct worker *w, const struct instr *in, int row)
         cpu_value_row(w, op->in[0], row), (size_t)dim_of(w, op->out[0]), cpu_value_row(w, op->out[0], row));
 }
 
+static void gelu_erf_row(const struct worker *w, const struct instr *in, int row)
+{
+    const struct op *op = in->op;
+    w->run->device->kernels.gelu_erf(
+        cpu_value_row(w, op->in[0], row), (size_t)dim_of(w, op->out[0]), cpu_value_row(w, op->out[0], row));
+}
+
 static void scale_row(const struct worker *w, const struct instr *in, int row)
 {
     const struct op *op = in->op;
@@ -263,6 +270,7 @@ void cpu_run_bind(struct instr *in)
     case OP_RMS_NORM: in->row = norm_row; break;
     case OP_LAYER_NORM: in->row = layer_norm_row; break;
     case OP_GELU: in->row = gelu_row; break;
+    case OP_GELU_ERF: in->row = gelu_erf_row; break;
     case OP_SCALE: in->row = scale_row; break;
     case OP_ADD_SCALED: in->row = add_scaled_row; break;
     case OP_ROPE: in->row = rope_row; break;

@@ -64,7 +64,7 @@ static void measure(const struct cpu_device *d, const struct op_list *list, stru
         }
         for (int k = 0; k < op->n_weight && op_info_of(op->kind)->use & WEIGHT_MATMUL; k++)
             measure_weight(d, op->weight[k], op->kind == OP_HEAD ? HEAD_ROWS : rows, s);
-        if (op->kind == OP_HEAD) {
+        if (op->kind == OP_HEAD && op->n_weight) {
             size_t n_out = (size_t)op->weight[0]->tensor.ne[1];
             s->n_part = larger(s->n_part, (size_t)head_units((int64_t)n_out));
         } else if (op->kind == OP_ROPE) {

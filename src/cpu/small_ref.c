@@ -89,6 +89,11 @@ static void gelu(const float *x, size_t n, float *out)
     ref_gelu(x, out, (int)n);
 }
 
+static void gelu_erf(const float *x, size_t n, float *out)
+{
+    ref_gelu_erf(x, out, (int)n);
+}
+
 static void add_scaled(const float *a, const float *b, float scale, size_t n, float *out)
 {
     ref_add_scaled(a, b, scale, out, (int)n);

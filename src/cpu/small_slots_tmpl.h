@@ -28,6 +28,7 @@ LUTRA_INLINE void fill_small(struct cpu_kernels *out, const char *isa)
     out->l2_norm = l2_norm;
     out->delta_step = delta_step;
     out->gelu = gelu;
+    out->gelu_erf = gelu_erf;
     out->add_scaled = add_scaled;
     out->f32_to_f16 = to_f16;
     out->f16_to_f32 = to_f32;

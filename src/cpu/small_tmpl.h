@@ -141,6 +141,20 @@ LUTRA_INLINE vec gelu_of(vec a)
     return vec_gate(a, u);
 }
 
+/* max(a, 0) - |a| erfc(|a| / sqrt(2)) / 2, with erfc(z) = (a1 t + .. + a5 t^5) e^-z^2, t = 1 / (1 + 0.3275911 z)
+ * [Abramowitz and Stegun 7.1.26]: erfc is off by at most 1.5e-7.  A NaN stays NaN. */
+LUTRA_INLINE vec gelu_erf_of(vec a)
+{
+    vec size = vec_select(vec_less(a, vec_zero()), vec_sub(vec_zero(), a), a), one = vec_set1(1);
+    vec t = vec_div(one, vec_fma(size, vec_set1(0.23164189f), one));
+    vec p = vec_fma(vec_set1(1.061405429f), t, vec_set1(-1.453152027f));
+    p = vec_fma(p, t, vec_set1(1.421413741f));
+    p = vec_fma(p, t, vec_set1(-0.284496736f));
+    p = vec_mul(vec_fma(p, t, vec_set1(0.254829592f)), t);
+    p = vec_mul(p, vec_exp(vec_mul(vec_mul(size, size), vec_set1(-0.5f))));
+    return vec_fnma(vec_mul(size, vec_set1(0.5f)), p, vec_select(vec_less(vec_zero(), a), a, vec_zero()));
+}
+
 LUTRA_INLINE vec geglu_of(vec a, vec b)
 {
     return vec_mul(gelu_of(a), b);
@@ -229,6 +243,13 @@ static void gelu(const float *x, size_t n, float *out)
     size_t i = 0;
     for (; i + VEC <= n; i += VEC) vec_store(out + i, gelu_of(vec_load(x + i)));
     if (i < n) vec_store_part(out + i, gelu_of(vec_load_part(x + i, tail_of(n))), tail_of(n));
+}
+
+static void gelu_erf(const float *x, size_t n, float *out)
+{
+    size_t i = 0;
+    for (; i + VEC <= n; i += VEC) vec_store(out + i, gelu_erf_of(vec_load(x + i)));
+    if (i < n) vec_store_part(out + i, gelu_erf_of(vec_load_part(x + i, tail_of(n))), tail_of(n));
 }
 
 static void add_scaled(const float *a, const float *b, float scale, size_t n, float *out)

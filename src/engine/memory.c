@@ -62,6 +62,7 @@ struct kv_settings memory_cache(const struct op_list *list, enum quant_type type
         .n_seq = 2 * n_seq + SESSION_SPARE, /* samples, prompts in waiting, the caller's */
         .n_row = n_row,
         .n_draft = n_draft,
+        .whole = list->whole,
         .free_windows = free_windows};
     kv.n_state = n_states(kv, n_seq);
     return kv;

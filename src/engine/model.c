@@ -359,6 +359,12 @@ int lutra_model_close(lutra_model **model)
     return 0;
 }
 
+bool model_ranks(const lutra_model *m)
+{
+    enum { POOLING_RANK = 4 };
+    return m->model && model_hparams(m->model)->pooling == POOLING_RANK && model_value_head(m->model)->n_class > 0;
+}
+
 void lutra_model_info(const lutra_model *m, struct lutra_model_info *info, size_t size)
 {
     if (!m) {
@@ -391,6 +397,8 @@ void lutra_model_info(const lutra_model *m, struct lutra_model_info *info, size_
         all.n_kv_head = hp->n_kv_head;
         all.d_head = hp->d_head;
         all.d_ff = hp->d_ff;
+        all.encoder = model_ops(m->model)->whole;
+        all.ranks = model_ranks(m);
         all.n_param = model_n_param(m->model);
         for (int i = 0; i < model_n_weight(m->model); i++)
             if (model_weight(m->model, i)->packed_bytes) all.packed_bytes += model_weight(m->model, i)->tensor.bytes;

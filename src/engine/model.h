@@ -49,6 +49,9 @@ struct lutra_model {
     char *samplers;                 /* that the file names, or NULL */
 };
 
+/* Whether it has a head that says how well a document answers. */
+bool model_ranks(const lutra_model *m);
+
 /* plans.c: the plan of a pass. */
 struct plan *model_plan(lutra_model *m, int n_row);
 /* Its devices that are left, in order; returns how many. */

@@ -34,6 +34,10 @@ static void request_free(struct request *r)
 
 static int check_request(const lutra_session *s, const struct lutra_request *set, struct lutra_error *err)
 {
+    if (model_ops(s->model->model)->whole)
+        return lutra_fail(err, LUTRA_E_UNSUPPORTED,
+            "model '%s' (%s) is an encoder: it makes vectors of texts and writes none", s->model->name,
+            model_hparams(s->model->model)->arch);
     if (set->n_prompt < 1 || !set->prompt) return lutra_fail(err, LUTRA_E_ARGUMENT, "request: the prompt is empty");
     if (set->n_prompt >= s->n_ctx)
         return lutra_fail(err, LUTRA_E_CTX_FULL, "request: a prompt of %d tokens does not fit the context of %d",

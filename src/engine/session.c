@@ -19,6 +19,8 @@
 /* Tokens whose blocks, and those that forks copy, can be numbered. */
 #define CACHE_MOST ((int64_t)1 << 36)
 
+enum { ROWS_MOST = 8192 /* of a pass */ };
+
 /* What the caller left open follows from the model and from the memory there is. */
 static int choose_sizes(
     lutra_session *s, const struct lutra_session_settings *set, enum quant_type type, struct lutra_error *err)
@@ -36,7 +38,8 @@ static int choose_sizes(
     available -= fixed < available / 2 ? fixed : available / 2;
     int64_t fits = (int64_t)(available / 2 / per_token / KV_BLOCK * KV_BLOCK); /* half: the rest is not ours */
     if (fits < KV_BLOCK) fits = KV_BLOCK;
-    s->n_ctx = set->n_ctx ? set->n_ctx : hp->n_ctx_train;
+    int trained = list->whole && hp->n_ctx_train > ROWS_MOST ? ROWS_MOST : hp->n_ctx_train;
+    s->n_ctx = set->n_ctx ? set->n_ctx : trained;
     if (!set->n_ctx && s->n_ctx > fits) {
         s->n_ctx = (int)fits;
         log_line(&s->model->runtime->log, LUTRA_LOG_WARN,
@@ -81,12 +84,12 @@ static int check_settings(const struct lutra_session_settings *set, const struct
         return lutra_fail(err, LUTRA_E_ARGUMENT, "n_ctx is %d, outside 0..%d", set->n_ctx, 1 << 24);
     if (set->n_seq < 1 || set->n_seq > 4096)
         return lutra_fail(err, LUTRA_E_ARGUMENT, "n_seq is %d, outside 1..4096", set->n_seq);
-    if (set->n_batch < 1 || set->n_batch > 8192)
-        return lutra_fail(err, LUTRA_E_ARGUMENT, "n_batch is %d, outside 1..8192", set->n_batch);
-    if (set->n_out < 0 || set->n_out > 8192)
-        return lutra_fail(err, LUTRA_E_ARGUMENT, "n_out is %d, outside 0..8192", set->n_out);
-    if (set->n_draft < 0 || set->n_draft > 8192)
-        return lutra_fail(err, LUTRA_E_ARGUMENT, "n_draft is %d, outside 0..8192", set->n_draft);
+    if (set->n_batch < 1 || set->n_batch > ROWS_MOST)
+        return lutra_fail(err, LUTRA_E_ARGUMENT, "n_batch is %d, outside 1..%d", set->n_batch, ROWS_MOST);
+    if (set->n_out < 0 || set->n_out > ROWS_MOST)
+        return lutra_fail(err, LUTRA_E_ARGUMENT, "n_out is %d, outside 0..%d", set->n_out, ROWS_MOST);
+    if (set->n_draft < 0 || set->n_draft > ROWS_MOST)
+        return lutra_fail(err, LUTRA_E_ARGUMENT, "n_draft is %d, outside 0..%d", set->n_draft, ROWS_MOST);
     if (set->n_queue < 1) return lutra_fail(err, LUTRA_E_ARGUMENT, "n_queue is %d, below 1", set->n_queue);
     if (set->n_cache < 0 || set->n_cache > CACHE_MOST)
         return lutra_fail(
@@ -151,7 +154,7 @@ static int take_arrays(lutra_session *s, size_t *sum, struct lutra_error *err)
     TAKE(s->out_row, n_out);
     TAKE(s->result, n_out);
     TAKE(s->public_result, n_out);
-    TAKE(s->logits, n_out * (size_t)list->n_vocab);
+    TAKE(s->logits, list->whole ? 0 : n_out * (size_t)list->n_vocab);
     TAKE(s->hidden, n_out * (size_t)list->d_model);
     TAKE(s->top_id, n_out * ROW_TOPK);
     TAKE(s->top_logit, n_out * ROW_TOPK);
@@ -233,6 +236,23 @@ static int read_experiment(lutra_session *s, const struct lutra_session_settings
     return 0;
 }
 
+/* Encoders evaluate a text in one pass, with a result of each of its rows: passes are as long as the context. */
+static int fit_encoder(lutra_session *s, int most_rows, struct lutra_error *err)
+{
+    const struct op_list *list = model_ops(s->model->model);
+    if (list->n_position && s->n_ctx > list->n_position)
+        return lutra_fail(
+            err, LUTRA_E_ARGUMENT, "n_ctx is %d: the model has positions for %d tokens", s->n_ctx, list->n_position);
+    if (!list->whole) return 0;
+    if (s->n_ctx > most_rows)
+        return lutra_fail(err, LUTRA_E_ARGUMENT,
+            "n_ctx is %d: an encoder evaluates a text in one pass, of at most %d rows: use a smaller context", s->n_ctx,
+            most_rows);
+    if (s->n_batch < s->n_ctx) s->n_batch = s->n_ctx;
+    s->n_out = s->n_batch;
+    return 0;
+}
+
 static int open_all(lutra_session *s, const struct lutra_session_settings *set, struct lutra_error *err)
 {
     enum quant_type type = QUANT_F16;
@@ -253,6 +273,7 @@ static int open_all(lutra_session *s, const struct lutra_session_settings *set, 
     s->n_draft = n_draft < s->n_batch ? n_draft : s->n_batch;
     s->n_out = set->n_out ? set->n_out : n_want > 64 ? n_want : 64;
     if (s->n_out > s->n_batch) s->n_out = s->n_batch;
+    TRY(fit_encoder(s, caps.max_rows < ROWS_MOST ? caps.max_rows : ROWS_MOST, err));
     int bulk = plan_bulk_rows(&s->model->plan);
     s->spec = (struct spec_settings){
         set->spec_type, set->draft_max, set->draft_min, set->draft_p_min, set->spec_ngram_size_n};
@@ -534,11 +555,33 @@ static int run(lutra_session *s, struct kv_view *view, struct lutra_error *err)
     return rc;
 }
 
+/* What rows of encoders may not ask for, and what those of other models may not. */
+static int check_rows(const lutra_session *s, struct lutra_error *err)
+{
+    const struct op_list *list = model_ops(s->model->model);
+    for (int r = 0; r < s->batch.n_row; r++) {
+        const struct row *row = &s->batch.row[r];
+        if (row->want & ROW_SECOND && list->n_segment < 2)
+            return lutra_fail_at(
+                err, LUTRA_E_ARGUMENT, (uint64_t)r, "row %d: the model tells no second text from a first", r);
+        if (!list->whole) continue;
+        if (row->want & (WANT_LOGITS | WANT_TOPK | WANT_LOGPROB))
+            return lutra_fail_at(
+                err, LUTRA_E_UNSUPPORTED, (uint64_t)r, "row %d: an encoder has hidden states and no logits", r);
+        if (row->want & ROW_DRAFT || (row->parent < 0 && row->pos > 0))
+            return lutra_fail_at(err, LUTRA_E_ARGUMENT, (uint64_t)r,
+                "row %d: position %d%s: an encoder evaluates a text whole, in one pass", r, row->pos,
+                row->want & ROW_DRAFT ? ", a draft" : "");
+    }
+    return 0;
+}
+
 static int begin(lutra_session *s, int n_row, struct kv_view *view, struct lutra_error *err)
 {
     s->batch.n_row = n_row;
     s->n_result = 0;
     TRY(batch_check(&s->batch, model_ops(s->model->model)->n_vocab, committed, s->kv, err));
+    TRY(check_rows(s, err));
     TRY(list_results(s, err));
     return kv_step_begin(s->kv, &s->batch, view, err);
 }

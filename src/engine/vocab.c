@@ -182,6 +182,11 @@ static int read_vocab(
     TRY(special_id(w, "tokenizer.ggml.fim_pad_token_id", &src.fim_pad, err));
     TRY(special_id(w, "tokenizer.ggml.fim_rep_token_id", &src.fim_rep, err));
     TRY(special_id(w, "tokenizer.ggml.fim_sep_token_id", &src.fim_sep, err));
+    TRY(special_id(w, "tokenizer.ggml.seperator_token_id", &src.sep, err));
+    if (!strcmp(name, "bert") && src.bos < 0) TRY(special_id(w, "tokenizer.ggml.cls_token_id", &src.bos, err));
+    TRY(weights_opt_bool(w, "tokenizer.ggml.add_sep_token", &src.add_sep, err));
+    TRY(said(w, "tokenizer.ggml.normalizer.lowercase", &src.lowercase, err));
+    TRY(said(w, "tokenizer.ggml.normalizer.strip_accents", &src.strip_accents, err));
     TRY(said(w, "tokenizer.ggml.add_bos_token", &src.add_bos, err));
     TRY(said(w, "tokenizer.ggml.add_eos_token", &src.add_eos, err));
     TRY(said(w, "tokenizer.ggml.add_space_prefix", &src.add_space_prefix, err));

@@ -31,17 +31,20 @@ static int check_heads(int d_head, struct lutra_error *err)
         err, LUTRA_E_UNSUPPORTED, "vulkan: head size %d is not an even number from 2 to %d", d_head, GPU_ROT_MAX);
 }
 
-static int check_attention(const struct op_attention *p, struct lutra_error *err)
+static int check_attention(const struct op_list *list, const struct op_attention *p, struct lutra_error *err)
 {
     TRY(check_heads(p->d_head, err));
+    if (list->whole && p->window)
+        return lutra_fail(err, LUTRA_E_UNSUPPORTED, "vulkan: attention: a window that looks ahead");
     if (p->n_kv_head > 0 && p->n_head > 0 && p->n_head % p->n_kv_head == 0) return 0;
     return lutra_fail(
         err, LUTRA_E_UNSUPPORTED, "vulkan: attention: %d query heads over %d key heads", p->n_head, p->n_kv_head);
 }
 
 /* The CPU looks rows up in the file itself; only a table that is here anyway, as the head, is read here. */
-static int check_embed(struct gpu_device *d, const struct weight *w, struct lutra_error *err)
+static int check_embed(struct gpu_device *d, const struct weight *w, enum embed_by by, struct lutra_error *err)
 {
+    if (by != EMBED_TOKEN) return lutra_fail(err, LUTRA_E_UNSUPPORTED, "vulkan: embed: positions and segments");
     if (w->use & WEIGHT_MATMUL) return gpu_weight_check(d, w, err);
     return lutra_fail(err, LUTRA_E_UNSUPPORTED, "vulkan: embed: tensor '%s' is no product's, too", w->tensor.name);
 }
@@ -49,13 +52,15 @@ static int check_embed(struct gpu_device *d, const struct weight *w, struct lutr
 static int gpu_supports(struct device *self, const struct op_list *list, const struct op *op, struct lutra_error *err)
 {
     switch (op->kind) {
-    case OP_EMBED: return check_embed(gpu_of(self), op->weight[0], err);
-    case OP_MATMUL:
+    case OP_EMBED: return check_embed(gpu_of(self), op->weight[0], op->embed.by, err);
     case OP_HEAD:
+        if (!op->n_weight) return lutra_fail(err, LUTRA_E_UNSUPPORTED, "vulkan: head: no logits");
+        /* fall through */
+    case OP_MATMUL:
         for (int i = 0; i < op->n_weight; i++) TRY(gpu_weight_check(gpu_of(self), op->weight[i], err));
         return 0;
     case OP_ROPE: return check_rope(&op->rope, err);
-    case OP_ATTENTION: return check_attention(&op->attention, err);
+    case OP_ATTENTION: return check_attention(list, &op->attention, err);
     case OP_KV_APPEND: return check_heads(list->layer[op->layer].d_head, err);
     case OP_RMS_NORM:
     case OP_LAYER_NORM:

@@ -51,6 +51,7 @@ struct kv_settings {
     int n_row;         /* rows of a batch */
     int n_draft;       /* draft rows of a batch */
     bool by_block;     /* order of the pool (ops/kv_view.h) */
+    bool whole;        /* rows see all rows of their sequence, which one step writes (op_list.whole) */
     bool free_windows; /* layers with a window keep what a next row can see, and KV_SLACK positions more */
     int n_state;       /* states of recurrent layers: 1, 2 for each sequence that grows, others for reuse */
     uint8_t *state;    /* kv_state_bytes(), zero, 64-byte aligned, borrowed until kv_close; or NULL */

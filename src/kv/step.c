@@ -54,6 +54,19 @@ static int place_rows(struct kv_cache *kv, const struct batch *batch, struct lut
     return 0;
 }
 
+/* Rows of encoders see up to the last row of their sequence.  Rows are in order: the last of a sequence comes first
+ * from behind. */
+static void look_ahead(struct kv_cache *kv, const struct batch *batch)
+{
+    for (int r = 0; r < batch->n_row; r++) kv->seq_table[batch->row[r].seq] = -1;
+    for (int r = batch->n_row - 1; r >= 0; r--) {
+        int32_t *last = &kv->seq_table[batch->row[r].seq];
+        if (*last < 0) *last = batch->row[r].pos;
+        kv->row[r].n_paged = *last + 1;
+        kv->row[r].ahead = *last - batch->row[r].pos;
+    }
+}
+
 /* One copy of each sequence's block table, after its blocks are settled. */
 static void copy_tables(struct kv_cache *kv, const struct batch *batch)
 {
@@ -113,6 +126,7 @@ int kv_step_begin(struct kv_cache *kv, const struct batch *batch, struct kv_view
 {
     TRY(check_room(kv, batch, err));
     TRY(place_rows(kv, batch, err));
+    if (kv->set.whole) look_ahead(kv, batch);
     copy_tables(kv, batch);
     *view = kv->shape;
     view->row = kv->row;
@@ -132,7 +146,7 @@ void kv_step_end(struct kv_cache *kv, const struct batch *batch, bool ok)
         const struct row *row = &batch->row[r];
         if (!ok || row->want & ROW_DRAFT) continue;
         s->n_tok = row->pos + 1;
-        kv_text_write(kv, s, row->pos, row->token, (row->want & ROW_BULK) != 0);
+        if (!kv->set.whole) kv_text_write(kv, s, row->pos, row->token, (row->want & ROW_BULK) != 0);
     }
     kv_state_end(kv, ok);
     for (int r = 0; r < batch->n_row; r++)
@@ -199,8 +213,9 @@ static uint64_t read_positions(const struct kv_view *v, int n_row, int32_t windo
     for (int i = 0; i < v->n_item; i++) {
         bool any = window == 0;
         for (int k = 0; k < v->item[i].n && !any; k++) {
-            const struct kv_row *r = &v->row[v->item_row[v->item[i].first + k]];
-            any = v->item[i].pos + KV_BLOCK > r->n_paged + r->n_path - window;
+            int32_t first, end;
+            kv_row_sees(&v->row[v->item_row[v->item[i].first + k]], window, &first, &end);
+            any = v->item[i].pos + KV_BLOCK > first && v->item[i].pos < end;
         }
         n_block += any;
     }

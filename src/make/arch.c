@@ -145,6 +145,24 @@ static void granite_keys(struct weights_writer *w, const struct weights_shape *s
     make_put_f32(w, s, "logit_scale", 8);
 }
 
+static void encoder_keys(struct weights_writer *w, const struct weights_shape *s)
+{
+    char key[96];
+    snprintf(key, sizeof key, "%s.attention.causal", s->arch);
+    weights_writer_put_bool(w, key, false);
+    if (strstr(s->arch, "bert")) weights_writer_put_u32(w, "tokenizer.ggml.token_type_count", 2);
+}
+
+static void gemma_embedding_keys(struct weights_writer *w, const struct weights_shape *s)
+{
+    encoder_keys(w, s);
+    make_put_u32(w, s, "attention.sliding_window", s->n_ctx <= 1024 ? s->n_ctx / 4 : 512);
+    make_put_u32(w, s, "dense_2_feat_in", s->d_model);
+    make_put_u32(w, s, "dense_2_feat_out", weights_shape_pooling(s)->n_mid);
+    make_put_u32(w, s, "dense_3_feat_in", weights_shape_pooling(s)->n_mid);
+    make_put_u32(w, s, "dense_3_feat_out", s->d_model);
+}
+
 static void command_r_keys(struct weights_writer *w, const struct weights_shape *s)
 {
     make_put_f32(w, s, "logit_scale", 0.0625f);
@@ -239,6 +257,13 @@ static const struct make_arch archs[] = {
     {"gemma2", MAKE_NORM_BEFORE | MAKE_NORM_BEHIND, gemma2_keys},
     {"gemma3", MAKE_NORM_BEFORE | MAKE_NORM_BEHIND | MAKE_QK_NORM, gemma3_keys},
     {"gemma4", MAKE_NORM_BEFORE | MAKE_NORM_BEHIND | MAKE_QK_NORM | MAKE_MIXED_LAYERS, gemma4_keys},
+    {"bert",
+        MAKE_LAYER_NORM | MAKE_ALL_BIASES | MAKE_NO_GATE | MAKE_ENCODER | MAKE_SUM_NORMS | MAKE_SEGMENTS |
+            MAKE_POSITIONS,
+        encoder_keys},
+    {"nomic-bert", MAKE_LAYER_NORM | MAKE_NORM_BIASES | MAKE_FUSED_QKV | MAKE_ENCODER | MAKE_SUM_NORMS | MAKE_SEGMENTS,
+        encoder_keys},
+    {"gemma-embedding", MAKE_NORM_BEFORE | MAKE_NORM_BEHIND | MAKE_QK_NORM | MAKE_ENCODER, gemma_embedding_keys},
     {"bitnet", MAKE_NORM_BEFORE | MAKE_SUB_NORMS, NULL},
     {"bitnet-25", MAKE_NORM_BEFORE | MAKE_SUB_NORMS, NULL},
     {"bitnet-b1.58", MAKE_NORM_BEFORE | MAKE_SUB_NORMS, NULL},

@@ -100,7 +100,7 @@ static int layer_norm(struct make *m, uint32_t layer, const char *name, uint32_t
     snprintf(full, sizeof full, "%s.weight", name);
     TRY(layer_tensor(m, layer, full, NORM, n, 0));
     snprintf(full, sizeof full, "%s.bias", name);
-    return m->arch->has & MAKE_ALL_BIASES ? layer_tensor(m, layer, full, BIAS, n, 0) : 0;
+    return m->arch->has & (MAKE_ALL_BIASES | MAKE_NORM_BIASES) ? layer_tensor(m, layer, full, BIAS, n, 0) : 0;
 }
 
 /* A matrix; with a bias where `bias`, or where all have one. */
@@ -219,9 +219,10 @@ static int attention(struct make *m, uint32_t i)
     const struct layer_sizes l = sizes_of(s, i);
     uint32_t d = s->d_model, d_q = s->n_head * l.d_head, d_kv = l.n_kv_head * l.d_head, has = m->arch->has;
     if (has & MAKE_NORM_BEFORE) TRY(layer_norm(m, i, "attn_norm", d));
-    if (has & MAKE_FUSED) {
+    if (has & (MAKE_FUSED | MAKE_FUSED_QKV)) {
         TRY(layer_matrix(m, i, "attn_qkv", MATRIX, d, d_q + 2 * d_kv, false));
-        return layer_matrix(m, i, "attn_output", MATRIX, d_q, d, false);
+        TRY(layer_matrix(m, i, "attn_output", MATRIX, d_q, d, false));
+        return has & MAKE_SUM_NORMS ? layer_norm(m, i, "attn_output_norm", d) : 0;
     }
     uint32_t queries = has & MAKE_GATED_ATTENTION ? 2 * d_q : d_q;
     TRY(layer_matrix(m, i, "attn_q", MATRIX, d, queries, has & MAKE_QKV_BIAS));
@@ -231,6 +232,7 @@ static int attention(struct make *m, uint32_t i)
     if (l.has_v) TRY(layer_matrix(m, i, "attn_v", MATRIX, d, d_kv, has & MAKE_QKV_BIAS));
     if (has & MAKE_SUB_NORMS) TRY(layer_norm(m, i, "attn_sub_norm", d_q));
     TRY(layer_matrix(m, i, "attn_output", MATRIX, d_q, d, has & MAKE_OUTPUT_BIAS));
+    if (has & MAKE_SUM_NORMS) TRY(layer_norm(m, i, "attn_output_norm", d));
     if (has & MAKE_SINKS) TRY(layer_tensor(m, i, "attn_sinks.weight", BIAS, s->n_head, 0));
     return has & MAKE_NORM_BEHIND ? layer_norm(m, i, "post_attention_norm", d) : 0;
 }
@@ -249,7 +251,37 @@ static int layer(struct make *m, uint32_t i)
     if (has & MAKE_SUB_NORMS) TRY(layer_norm(m, i, "ffn_sub_norm", s->d_ff));
     TRY(layer_matrix(m, i, "ffn_down", FFN_DOWN, d_ff, d, false));
     if (has & MAKE_NORM_BEHIND) TRY(layer_norm(m, i, "post_ffw_norm", d));
+    if (has & MAKE_SUM_NORMS) TRY(layer_norm(m, i, "layer_output_norm", d));
     return layer_token_tensors(m, i);
+}
+
+/* What stands beside the token's vectors in encoders. */
+static int embedding_tensors(struct make *m)
+{
+    const struct weights_shape *s = &m->shape;
+    if (m->arch->has & MAKE_POSITIONS) TRY(tensor(m, "position_embd.weight", ROUTER, s->d_model, s->n_ctx));
+    if (m->arch->has & MAKE_SEGMENTS) TRY(tensor(m, "token_types.weight", ROUTER, s->d_model, 2));
+    if (!(m->arch->has & MAKE_SUM_NORMS)) return 0;
+    TRY(tensor(m, "token_embd_norm.weight", NORM, s->d_model, 0));
+    return tensor(m, "token_embd_norm.bias", BIAS, s->d_model, 0);
+}
+
+/* What reads the pooled states. */
+static int pooled_tensors(struct make *m)
+{
+    const struct weights_pooling *p = weights_shape_pooling(&m->shape);
+    uint32_t d = m->shape.d_model;
+    if (p && p->n_mid) {
+        TRY(tensor(m, "dense_2.weight", ROUTER, d, p->n_mid));
+        TRY(tensor(m, "dense_3.weight", ROUTER, p->n_mid, d));
+    }
+    if (!p || !p->n_class) return 0;
+    if (p->dense) {
+        TRY(tensor(m, "cls.weight", ROUTER, d, d));
+        TRY(tensor(m, "cls.bias", BIAS, d, 0));
+    }
+    TRY(tensor(m, "cls.output.weight", ROUTER, d, p->n_class));
+    return p->n_class == 1 ? tensor(m, "cls.output.bias", BIAS, p->n_class, 0) : 0;
 }
 
 /* The list itself, walked twice: once to declare, once to write. */
@@ -258,6 +290,7 @@ static int all_tensors(struct make *m)
     const struct weights_shape *s = &m->shape;
     m->n_tensors = 0;
     TRY(tensor(m, "token_embd.weight", MATRIX, s->d_model, s->n_vocab));
+    TRY(embedding_tensors(m));
     if (s->rope_factor > 0) TRY(tensor(m, "rope_freqs.weight", ROPE_FACTORS, s->d_head / 2, 0));
     if (m->arch->has & MAKE_LONG_ROPE) {
         TRY(tensor(m, "rope_factors_long.weight", NORM, make_rotated(s) / 2, 0));
@@ -265,6 +298,8 @@ static int all_tensors(struct make *m)
     }
     TRY(token_tensors(m));
     for (uint32_t i = 0; i < s->n_layer; i++) TRY(layer(m, i));
+    TRY(pooled_tensors(m));
+    if (m->arch->has & MAKE_SUM_NORMS) return 0;
     const char *last = m->arch->has & MAKE_CONV_LAYERS ? "token_embd_norm.weight" : "output_norm.weight";
     TRY(tensor(m, last, NORM, s->d_model, 0));
     if (m->arch->has & MAKE_ALL_BIASES) TRY(tensor(m, "output_norm.bias", BIAS, s->d_model, 0));
@@ -456,6 +491,8 @@ static void put_hyperparameters(struct make *m)
     make_put_f32(
         m->out, s, layer_norm ? "attention.layer_norm_epsilon" : "attention.layer_norm_rms_epsilon", s->rms_eps);
     make_put_f32(m->out, s, "rope.freq_base", s->rope_base);
+    const struct weights_pooling *p = weights_shape_pooling(s);
+    if (p) put_arch_u32(m, "pooling_type", p->pooling);
     if (m->arch->put_keys) m->arch->put_keys(m->out, s);
 }
 
@@ -503,6 +540,8 @@ static int get_buffers(struct make *m)
     if (r && longest < (size_t)r->n_v_head * r->d_state) longest = (size_t)r->n_v_head * r->d_state;
     if (r && longest < r->d_ff_shared) longest = r->d_ff_shared;
     if (longest < s->d_ff) longest = s->d_ff;
+    if (weights_shape_pooling(s) && longest < weights_shape_pooling(s)->n_mid)
+        longest = weights_shape_pooling(s)->n_mid;
     if (longest < (size_t)s->n_head * s->d_head) longest = (size_t)s->n_head * s->d_head;
     m->buffer_bytes = longest * sizeof(float) > BUFFER_BYTES ? longest * sizeof(float) : BUFFER_BYTES;
     m->row = malloc(longest * sizeof *m->row);
@@ -517,7 +556,7 @@ static int make_file(struct make *m, const struct weights *tokenizer)
     if (tokenizer)
         TRY(make_vocab_copy(m->out, tokenizer));
     else
-        TRY(make_vocab(m->out, m->shape.arch, m->shape.n_vocab, m->err));
+        TRY(make_vocab(m->out, &m->shape, m->err));
     TRY(all_tensors(m));
     m->writing = true;
     return all_tensors(m);

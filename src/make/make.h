@@ -71,6 +71,17 @@ struct weights_recurrent {
 const struct weights_recurrent *weights_shape_recurrent(const struct weights_shape *shape);
 bool weights_shape_attends(const struct weights_shape *shape, uint32_t layer);
 
+/* What becomes of a text's states: how they are pooled, as files number it, and what reads that. */
+struct weights_pooling {
+    const char *shape;
+    uint32_t pooling; /* 1 mean, 2 cls, 3 last, 4 rank */
+    uint32_t n_class; /* of a head `cls.output`; 0: none */
+    bool dense;       /* a layer `cls` before it */
+    uint32_t n_mid;   /* of dense layers behind the mean; 0: none */
+};
+/* NULL: the file says nothing. */
+const struct weights_pooling *weights_shape_pooling(const struct weights_shape *shape);
+
 struct weights_make_settings {
     const char *shape;
     enum quant_type type;

@@ -13,7 +13,7 @@
 enum { MAKE_MIN_VOCAB = 512, MAKE_MAX_LAYER = 1024 };
 
 /* Puts the tokenizer.* keys of a made vocabulary; n_vocab >= MAKE_MIN_VOCAB.  The writer's own failures stick. */
-int make_vocab(struct weights_writer *w, const char *arch, uint32_t n_vocab, struct lutra_error *err);
+int make_vocab(struct weights_writer *w, const struct weights_shape *shape, struct lutra_error *err);
 /* The same as a folder has it: tokenizer.json and tokenizer_config.json, to be released. */
 int make_vocab_json(const char *arch, uint32_t n_vocab, json_t **tokenizer, json_t **config, struct lutra_error *err);
 /* Puts those of another file. */
@@ -44,6 +44,12 @@ enum {
     MAKE_OUTPUT_BIAS = 65536,   /* of attention's output matrix */
     MAKE_CONV_LAYERS = 524288,  /* short convolutions; the last norm is the embedding's; biases for choosing experts */
     MAKE_GATED_ATTENTION = 262144, /* each head's gate behind its query in attn_q */
+    MAKE_ENCODER = 1048576,        /* rows see the whole text; no head */
+    MAKE_SUM_NORMS = 2097152,      /* of the embeddings and behind each sub-layer's sum, none before the head */
+    MAKE_SEGMENTS = 4194304,       /* token_types */
+    MAKE_POSITIONS = 8388608,      /* position_embd */
+    MAKE_NORM_BIASES = 16777216,   /* of norms alone */
+    MAKE_FUSED_QKV = 33554432,
     MAKE_SECOND_NORM_POST = 32768, /* the norm before the feed-forward is called post_attention_norm */
 };
 struct make_arch {

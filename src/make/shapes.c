@@ -48,6 +48,14 @@ static const struct weights_shape shapes[] = {
     {"qwen3.5-35b-a3b", "qwen35moe", 2048, 40, 16, 2, 256, 512, 248320, 262144, false, 1e7f, 0, 1e-6f},
     {"lfm2-1.2b", "lfm2", 2048, 16, 32, 8, 64, 8192, 65536, 128000, true, 1e6f, 0, 1e-5f},
     {"lfm2-8b-a1b", "lfm2moe", 2048, 24, 32, 8, 64, 7168, 65536, 128000, true, 1e6f, 0, 1e-5f},
+    {"minilm-l6", "bert", 384, 6, 12, 12, 32, 1536, 30522, 512, true, 1e4f, 0, 1e-12f},
+    {"bge-small", "bert", 384, 12, 12, 12, 32, 1536, 30522, 512, true, 1e4f, 0, 1e-12f},
+    {"bge-base", "bert", 768, 12, 12, 12, 64, 3072, 30522, 512, true, 1e4f, 0, 1e-12f},
+    {"minilm-l6-rank", "bert", 384, 6, 12, 12, 32, 1536, 30522, 512, true, 1e4f, 0, 1e-12f},
+    {"nomic-embed-v1.5", "nomic-bert", 768, 12, 12, 12, 64, 3072, 30528, 2048, true, 1e3f, 0, 1e-12f},
+    {"embeddinggemma-300m", "gemma-embedding", 768, 24, 3, 1, 256, 1152, 262144, 2048, true, 1e6f, 0, 1e-6f},
+    {"qwen3-embedding-0.6b", "qwen3", 1024, 28, 16, 8, 128, 3072, 151669, 32768, true, 1e6f, 0, 1e-6f},
+    {"qwen3-reranker-0.6b", "qwen3", 1024, 28, 16, 8, 128, 3072, 151669, 40960, true, 1e6f, 0, 1e-6f},
     /* For tests.  The first of each architecture has rows of whole 256-blocks, so that it exists in every type;
      * the others have odd head sizes and GQA ratios 1, 2, 3, 7. */
     {"tiny-llama", "llama", 256, 2, 4, 4, 64, 512, 512, 1024, false, 5e5f, 8, 1e-5f},
@@ -63,6 +71,12 @@ static const struct weights_shape shapes[] = {
     {"tiny-gemma3", "gemma3", 256, 6, 4, 1, 64, 512, 512, 128, true, 1e6f, 0, 1e-6f},
     {"tiny-gemma4", "gemma4", 256, 6, 4, 1, 64, 512, 512, 128, true, 1e6f, 0, 1e-6f},
     {"tiny-gemma4-kv", "gemma4", 256, 4, 4, 4, 64, 512, 512, 256, true, 1e6f, 0, 1e-6f},
+    {"tiny-bert", "bert", 256, 2, 4, 4, 64, 512, 512, 512, true, 1e4f, 0, 1e-12f},
+    {"tiny-bert-rank", "bert", 256, 2, 8, 8, 32, 512, 512, 256, true, 1e4f, 0, 1e-12f},
+    {"tiny-nomic-bert", "nomic-bert", 256, 2, 4, 4, 64, 512, 512, 512, true, 1e3f, 0, 1e-12f},
+    {"tiny-gemma-embedding", "gemma-embedding", 256, 6, 4, 1, 64, 512, 512, 512, true, 1e6f, 0, 1e-6f},
+    {"tiny-qwen3-embedding", "qwen3", 256, 2, 8, 4, 64, 512, 512, 512, true, 1e6f, 0, 1e-6f},
+    {"tiny-qwen3-rank", "qwen3", 256, 2, 8, 4, 64, 512, 512, 512, true, 1e6f, 0, 1e-6f},
     {"tiny-mistral3", "mistral3", 256, 2, 4, 2, 64, 512, 512, 512, true, 1e6f, 0, 1e-5f},
     {"tiny-smollm3", "smollm3", 256, 4, 4, 2, 64, 512, 512, 1024, true, 5e6f, 0, 1e-6f},
     {"tiny-olmo2", "olmo2", 256, 2, 4, 2, 64, 512, 512, 4096, false, 5e5f, 0, 1e-6f},
@@ -118,6 +132,23 @@ static const struct weights_recurrent recurrent[] = {
     {"tiny-lfm2moe", 3, 0, 1 << 1, 0, 0, 0, 1, 0},
 };
 
+static const struct weights_pooling poolings[] = {
+    {"minilm-l6", 1, 0, false, 0},
+    {"bge-small", 2, 0, false, 0},
+    {"bge-base", 2, 0, false, 0},
+    {"minilm-l6-rank", 4, 1, true, 0},
+    {"nomic-embed-v1.5", 1, 0, false, 0},
+    {"embeddinggemma-300m", 1, 0, false, 3072},
+    {"qwen3-embedding-0.6b", 3, 0, false, 0},
+    {"qwen3-reranker-0.6b", 4, 2, false, 0},
+    {"tiny-bert", 2, 0, false, 0},
+    {"tiny-bert-rank", 4, 1, true, 0},
+    {"tiny-nomic-bert", 1, 0, false, 0},
+    {"tiny-gemma-embedding", 1, 0, false, 512},
+    {"tiny-qwen3-embedding", 3, 0, false, 0},
+    {"tiny-qwen3-rank", 4, 2, false, 0},
+};
+
 enum { N_SHAPES = sizeof shapes / sizeof *shapes };
 
 const struct weights_shape *weights_shape_at(size_t i)
@@ -150,6 +181,13 @@ bool weights_shape_attends(const struct weights_shape *shape, uint32_t layer)
 {
     const struct weights_recurrent *r = weights_shape_recurrent(shape);
     return !r || (r->period ? (layer + 1) % r->period == 0 : r->attends >> layer & 1);
+}
+
+const struct weights_pooling *weights_shape_pooling(const struct weights_shape *shape)
+{
+    for (size_t i = 0; i < sizeof poolings / sizeof *poolings; i++)
+        if (strcmp(poolings[i].shape, shape->name) == 0) return &poolings[i];
+    return NULL;
 }
 
 const struct weights_mixed_layers *weights_shape_mixed(const struct weights_shape *shape)

@@ -119,12 +119,63 @@ static int vocab_open(struct vocab *v, bool llama, uint32_t n, struct lutra_erro
     return lutra_fail(err, LUTRA_E_NO_MEMORY, "make-model: no memory for %u tokens", (unsigned)n);
 }
 
-int make_vocab(struct weights_writer *w, const char *arch, uint32_t n_vocab, struct lutra_error *err)
+/* ---- BERT's ---- */
+
+enum { N_BERT = 5 };
+
+/* Characters alone and behind others, some words and ends of words, unused tokens. */
+static void fill_wordpiece(struct vocab *v)
 {
-    bool llama = strcmp(arch, "llama") == 0;
+    static const char *const special[N_BERT] = {"[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"};
+    static const char *const words[] = {"the", "of", "and", "in", "to", "is"}, *const ends[] = {"ing", "er", "ed", "es",
+                                                                                   "on", "th", "re"};
+    uint32_t n = 0;
+    char s[TEXT_BYTES];
+    for (; n < N_BERT; n++) set(v, n, special[n], strlen(special[n]), CONTROL);
+    for (int c = '!'; c <= '~'; c++) {
+        if (c >= 'A' && c <= 'Z') continue;
+        set(v, n++, s, (size_t)snprintf(s, sizeof s, "\u2581%c", c), NORMAL);
+        set(v, n++, s, (size_t)snprintf(s, sizeof s, "%c", c), NORMAL);
+    }
+    for (size_t i = 0; i < sizeof words / sizeof *words; i++)
+        set(v, n++, s, (size_t)snprintf(s, sizeof s, "\u2581%s", words[i]), NORMAL);
+    for (size_t i = 0; i < sizeof ends / sizeof *ends; i++) set(v, n++, ends[i], strlen(ends[i]), NORMAL);
+    for (uint32_t first = n; n < v->n; n++)
+        set(v, n, s, (size_t)snprintf(s, sizeof s, "\u2581[unused%u]", (unsigned)(n - first)), NORMAL);
+}
+
+static void write_wordpiece(struct weights_writer *w, const struct vocab *v)
+{
+    static const char *const keys[N_BERT] = {"padding", "unknown", "cls", "seperator", "mask"};
+    char key[64];
+    weights_writer_put_str(w, "tokenizer.ggml.model", "bert");
+    weights_writer_put_strs(w, "tokenizer.ggml.tokens", v->token, v->n);
+    weights_writer_put_array(w, "tokenizer.ggml.token_type", WEIGHTS_I32, v->type, v->n);
+    for (uint32_t i = 0; i < N_BERT; i++) {
+        snprintf(key, sizeof key, "tokenizer.ggml.%s_token_id", keys[i]);
+        weights_writer_put_u32(w, key, i);
+    }
+    weights_writer_put_u32(w, "tokenizer.ggml.bos_token_id", 2);
+}
+
+/* As Qwen3-Reranker's. */
+static const char rerank_template[] =
+    "<|im_start|>system\nIs the document an answer? yes or no<|im_end|>\n<|im_start|>user\n<Query>: {query}\n"
+    "<Document>: {document}<|im_end|>\n<|im_start|>assistant\n";
+
+int make_vocab(struct weights_writer *w, const struct weights_shape *shape, struct lutra_error *err)
+{
+    const struct weights_pooling *p = weights_shape_pooling(shape);
+    bool llama = strcmp(shape->arch, "llama") == 0, wordpiece = strstr(shape->arch, "bert") != NULL;
     struct vocab v;
-    TRY(vocab_open(&v, llama, n_vocab, err));
-    write_vocab(w, &v, llama);
+    TRY(vocab_open(&v, llama, shape->n_vocab, err));
+    if (wordpiece) {
+        fill_wordpiece(&v);
+        write_wordpiece(w, &v);
+    } else {
+        write_vocab(w, &v, llama);
+    }
+    if (p && p->n_class == 2) weights_writer_put_str(w, "tokenizer.chat_template.rerank", rerank_template);
     vocab_close(&v);
     return 0;
 }

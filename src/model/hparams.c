@@ -12,7 +12,7 @@ static const struct arch *const archs[] = {&model_llama, &model_mistral3, &model
     &model_qwen3vl, &model_gemma, &model_gemma2, &model_gemma3, &model_gemma4, &model_olmo2, &model_smollm3,
     &model_phi3, &model_granite, &model_qwen3moe, &model_qwen35, &model_qwen35moe, &model_lfm2, &model_lfm2moe,
     &model_gpt_oss, &model_starcoder2, &model_command_r, &model_cohere2, &model_bitnet, &model_bitnet_25,
-    &model_bitnet_b158};
+    &model_bitnet_b158, &model_bert, &model_nomic_bert, &model_gemma_embedding};
 enum { N_ARCH = sizeof archs / sizeof *archs };
 
 /* Sizes beyond these are taken for damage. */
@@ -133,14 +133,16 @@ static int refuse_unknown(const struct reader *r, struct lutra_error *err)
         {"attention.scale", "another scale of attention"}, {"attention.output_scale", "scaled attention"},
         {"attention.temperature_scale", "attention scaled by position"}};
     char name[96];
-    bool causal = true;
+    bool encoder = r->arch && r->arch->encoder, causal = !encoder;
     for (size_t i = 0; i < sizeof absent / sizeof *absent; i++) {
         if (reads_key(r->arch, absent[i].key) || model_key_is_off(r, absent[i].key)) continue;
         TRY(model_lack(r->to, err, "%s: key '%s' asks for %s: not implemented", weights_path(r->w),
             model_key(name, r, absent[i].key), absent[i].what));
     }
     TRY(weights_opt_bool(r->w, model_key(name, r, "attention.causal"), &causal, err));
-    if (causal) return 0;
+    if (causal == !encoder) return 0;
+    if (encoder)
+        return model_lack(r->to, err, "%s: key '%s' is true: not implemented for encoders", weights_path(r->w), name);
     return model_lack(r->to, err, "%s: key '%s' is false: models that look ahead (embeddings) are not implemented",
         weights_path(r->w), name);
 }

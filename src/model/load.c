@@ -179,7 +179,7 @@ static int reserve(struct model *m, struct lutra_error *err)
     size_t names;
     adapter_room(m, &more_ops, &more_weights, &names);
     m->max_op = 48 * hp->n_layer + 16 + more_ops;
-    m->max_weight = 16 * hp->n_layer + 3 + more_weights;
+    m->max_weight = 16 * hp->n_layer + 5 + more_weights;
     m->max_used = m->max_weight + 15 * hp->n_layer + 10;
     size_t widest = 0, d_head = 0, d_ff = 0, recurrent = 0;
     for (int i = 0; i < hp->n_layer; i++) {
@@ -200,6 +200,7 @@ static int reserve(struct model *m, struct lutra_error *err)
     bytes += (size_t)more_weights * ARENA_ALIGN + names;
     if (weights_tensor_find(m->weights, "cls.weight"))
         bytes += arena_cost((size_t)hp->d_model * (size_t)hp->d_model * sizeof(float));
+    if (m->dense.n_mid) bytes += 2 * arena_cost((size_t)hp->d_model * (size_t)m->dense.n_mid * sizeof(float));
     TRY(arena_open(&m->arena, "model", bytes, 0, err));
     void *p;
     TRY(arena_take(&m->arena, (size_t)m->max_op * sizeof(struct op), "operations", &p, err));
@@ -213,10 +214,23 @@ static int reserve(struct model *m, struct lutra_error *err)
     return 0;
 }
 
+/* How wide the layers behind the mean are. */
+static int measure_dense(struct model *m, struct lutra_error *err)
+{
+    const struct tensor *t = m->arch->encoder ? weights_tensor_find(m->weights, "dense_2.weight") : NULL;
+    if (!t) return 0;
+    if (t->ne[1] < 1 || t->ne[1] > MODEL_MAX_DIM)
+        return lutra_fail(err, LUTRA_E_FORMAT, "%s: tensor 'dense_2.weight' has %lld outputs", weights_path(m->weights),
+            (long long)t->ne[1]);
+    m->dense.n_mid = (int)t->ne[1];
+    return 0;
+}
+
 static int build(struct model *m, struct lutra_error *err)
 {
     TRY(hparams_read(&m->hp, &m->arch, m->weights, &m->listener, err));
     if (!m->arch) return 0;
+    TRY(measure_dense(m, err));
     TRY(reserve(m, err));
     TRY(transformer_build(m, err));
     TRY(adapters_insert(m, err));
@@ -293,6 +307,11 @@ struct weight *model_weight(struct model *model, int i)
 const struct model_value_head *model_value_head(const struct model *model)
 {
     return &model->value;
+}
+
+const struct model_dense *model_dense(const struct model *model)
+{
+    return &model->dense;
 }
 
 uint64_t model_n_param(const struct model *model)

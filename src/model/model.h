@@ -36,7 +36,8 @@ struct hparams {
     int n_head, n_kv_head, d_head, d_ff;         /* of the last layer; `layer` says what each has */
     struct hparams_layer layer[MODEL_MAX_LAYER]; /* [n_layer] */
     int d_per_layer;                             /* of what each layer adds of the token itself; 0: nothing */
-    int pooling; /* of embeddings, as files number it: 0 none, 1 mean, 2 cls, 3 last, 4 rank */
+    int pooling;    /* of embeddings, as files number it: 0 none, 1 mean, 2 cls, 3 last, 4 rank */
+    int n_position; /* rows of the table of learnt positions, the longest text; 0: none */
     int n_ctx_train;
     int n_ctx_orig;    /* before it was stretched by scaling of the rotation */
     int window;        /* a row sees that many positions at most, itself included; 0: all ... */
@@ -93,14 +94,21 @@ const struct op_list *model_ops(const struct model *model);
 int model_n_weight(const struct model *model);
 struct weight *model_weight(struct model *model, int i);
 
-/* The value head of a reward model: `cls.output`, of one or two classes, on the last hidden state or, where the file
- * has a dense layer `cls`, on that layer's outputs behind a ReLU. */
+/* The head of a reward model or a ranker: `cls.output`, of one or two classes, on a hidden state or, where the file has
+ * a dense layer `cls`, on that layer's outputs behind a ReLU, or tanh in rankers (pooling 4). */
 struct model_value_head {
-    int n_class;                     /* 0: the model has no value head */
+    int n_class;                     /* 0: the model has no such head */
     const float *weight, *bias;      /* [n_class][d_model], [n_class] or NULL */
     const float *dense, *dense_bias; /* [d_model][d_model], [d_model]; or NULL */
 };
 const struct model_value_head *model_value_head(const struct model *model);
+
+/* Layers behind the mean of a text's states: `dense_2` and `dense_3` of EmbeddingGemma. */
+struct model_dense {
+    int n_mid;              /* 0: there are none */
+    const float *up, *down; /* [n_mid][d_model], [d_model][n_mid] */
+};
+const struct model_dense *model_dense(const struct model *model);
 
 /* Elements of all tensors. */
 uint64_t model_n_param(const struct model *model);

@@ -13,6 +13,7 @@
 enum {
     NORM_BEFORE = 1, /* before attention and before the feed-forward */
     NORM_BEHIND = 2, /* of what each adds to the residual stream */
+    NORM_SUM = 4,    /* of the residual stream behind each of them and the embeddings; none before the head */
 };
 
 enum qk_norm { QK_NORM_NONE, QK_NORM_HEADS /* of each head */, QK_NORM_ROW /* of all heads together */ };
@@ -47,6 +48,7 @@ struct arch {
     enum route_score route;
     bool route_normalized;
     bool route_bias;             /* counts for the choice of experts alone */
+    bool encoder;                /* rows see the whole text; there are no logits */
     bool i8row;                  /* ternary matrices of layers were trained with inputs in int8, one scale per row */
     const char *keys[ARCH_KEYS]; /* that `read` takes care of, and that ask for what others lack */
     /* Its own keys, after those of all; or NULL. */
@@ -56,7 +58,8 @@ struct arch {
 extern const struct arch model_lfm2, model_lfm2moe, model_qwen35, model_qwen35moe, model_llama, model_mistral3,
     model_qwen2, model_qwen3, model_qwen2vl, model_qwen3vl, model_gemma2, model_gemma, model_gemma3, model_gemma4,
     model_olmo2, model_smollm3, model_phi3, model_granite, model_starcoder2, model_qwen3moe, model_gpt_oss,
-    model_command_r, model_cohere2, model_bitnet, model_bitnet_25, model_bitnet_b158;
+    model_command_r, model_cohere2, model_bitnet, model_bitnet_25, model_bitnet_b158, model_bert, model_nomic_bert,
+    model_gemma_embedding;
 
 /* Where sentences about what is not implemented go; tell == NULL: the first one is an error and reading ends. */
 struct listener {
@@ -83,6 +86,7 @@ struct model {
     const float *ones;                       /* [512], NULL before model_ones */
     const float *token_norm;                 /* [d_per_layer] */
     struct model_value_head value;
+    struct model_dense dense;
     struct arena arena; /* ops, weights, vectors converted to f32 */
 };
 

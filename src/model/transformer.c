@@ -350,7 +350,9 @@ static int add_back(
         build_push(m, OP_ADD, layer, x, t, x);
     else
         build_push(m, OP_ADD_SCALED, layer, x, t, x)->add.scale = scale;
-    return 0;
+    if (!(m->arch->norms & NORM_SUM)) return 0;
+    const char *sum = strcmp(base, "attn_output") == 0 ? "attn_output_norm" : "layer_output_norm";
+    return norm(m, layer, named(name, layer, sum), x, x, err);
 }
 
 /* What goes through the gate into ffn_down: in G. */
@@ -358,10 +360,10 @@ static int widen(struct model *m, const struct stream *s, int in, struct lutra_e
 {
     int d = m->hp.d_model, ff = dim_of(&m->hp, s->layer, G), g = build_val(m, s, G), u;
     struct op *wide = build_matmul(m, s->layer, in);
-    if (m->hp.gate == OP_GELU) {
+    if (m->hp.gate == OP_GELU || m->hp.gate == OP_GELU_ERF) {
         TRY(build_part(m, wide, "ffn_up", d, ff, false, g, err));
         build_end_matmul(m, s, T);
-        build_push(m, OP_GELU, s->layer, g, -1, g);
+        build_push(m, m->hp.gate, s->layer, g, -1, g);
         return 0;
     }
     u = build_val(m, s, U);
@@ -552,6 +554,8 @@ static void declare_layers(struct model *m)
     }
     m->list.d_model = hp->d_model;
     m->list.n_vocab = hp->n_vocab;
+    m->list.n_position = hp->n_position;
+    m->list.whole = m->arch->encoder;
 }
 
 static int embed(struct model *m, int out, struct lutra_error *err)
@@ -560,6 +564,36 @@ static int embed(struct model *m, int out, struct lutra_error *err)
     struct op *op = build_push(m, OP_EMBED, -1, -1, -1, out);
     op->embed.scale = hp->embedding_scale;
     return model_matrix(m, "token_embd.weight", hp->d_model, hp->n_vocab, WEIGHT_GATHER, &op->weight[0], err);
+}
+
+/* Adds a row of a table of n rows to X. */
+static int embed_more(struct model *m, const char *name, enum embed_by by, int n, struct lutra_error *err)
+{
+    const struct stream s = {-1, ROWS_ALL};
+    int x = build_val(m, &s, X), t = build_val(m, &s, T);
+    struct op *op = build_push(m, OP_EMBED, -1, -1, -1, t);
+    op->embed.scale = 1;
+    op->embed.by = by;
+    TRY(model_matrix(m, name, m->hp.d_model, n, WEIGHT_GATHER, &op->weight[0], err));
+    build_push(m, OP_ADD, -1, x, t, x);
+    return 0;
+}
+
+/* What encoders add to the token's vector, and the norm of the sum. */
+static int embed_sum(struct model *m, struct lutra_error *err)
+{
+    const struct stream s = {-1, ROWS_ALL};
+    const struct tensor *types = weights_tensor_find(m->weights, "token_types.weight");
+    int x = build_val(m, &s, X);
+    if (types) {
+        if (types->ne[1] < 1 || types->ne[1] > 2)
+            return model_lack(&m->listener, err, "%s: tensor 'token_types.weight' has %lld rows: only 1 or 2",
+                weights_path(m->weights), (long long)types->ne[1]);
+        m->list.n_segment = (int)types->ne[1];
+        TRY(embed_more(m, "token_types.weight", EMBED_SEGMENT, m->list.n_segment, err));
+    }
+    if (m->hp.n_position) TRY(embed_more(m, "position_embd.weight", EMBED_POSITION, m->hp.n_position, err));
+    return norm(m, -1, "token_embd_norm", x, x, err);
 }
 
 static void take(struct model *m, int layer, enum role role)
@@ -597,7 +631,15 @@ static int head(struct model *m, struct lutra_error *err)
     const struct stream s = {-1, ROWS_OUT};
     struct weight *weight;
     const char *last = m->arch->output_norm ? m->arch->output_norm : "output_norm";
+    if (m->arch->norms & NORM_SUM) {
+        build_push(m, OP_HEAD, -1, build_val(m, &s, X), build_val(m, &s, X), -1)->n_weight = 0;
+        return 0;
+    }
     TRY(norm(m, -1, last, build_val(m, &s, X), build_val(m, &s, N), err));
+    if (m->arch->encoder) {
+        build_push(m, OP_HEAD, -1, build_val(m, &s, N), build_val(m, &s, N), -1)->n_weight = 0;
+        return 0;
+    }
     TRY(model_matrix(
         m, hp->tied ? "token_embd.weight" : "output.weight", hp->d_model, hp->n_vocab, WEIGHT_MATMUL, &weight, err));
     int in = in_order(m, &s, weights_order(m->weights, &weight->tensor), build_val(m, &s, N), T);
@@ -623,12 +665,22 @@ static int value_head(struct model *m, struct lutra_error *err)
     return 0;
 }
 
+/* The layers behind the mean, if there are any. */
+static int dense_layers(struct model *m, struct lutra_error *err)
+{
+    int d = m->hp.d_model, n = m->dense.n_mid;
+    if (!n) return 0;
+    TRY(model_vectors(m, "dense_2.weight", d, n, false, &m->dense.up, err));
+    return model_vectors(m, "dense_3.weight", n, d, false, &m->dense.down, err);
+}
+
 int transformer_build(struct model *m, struct lutra_error *err)
 {
     const struct stream all = {-1, ROWS_ALL};
     declare_layers(m);
     TRY(model_rope_factors(m, err));
     TRY(embed(m, build_val(m, &all, X), err));
+    if (m->arch->norms & NORM_SUM) TRY(embed_sum(m, err));
     if (m->hp.d_per_layer) {
         TRY(embed(m, build_val(m, &all, E), err));
         TRY(read_token_norm(m, err));
@@ -636,5 +688,6 @@ int transformer_build(struct model *m, struct lutra_error *err)
     for (int layer = 0; layer < m->hp.n_layer; layer++) TRY(build_layer(m, layer, err));
     TRY(head(m, err));
     if (m->too_many_values) return lutra_fail(err, LUTRA_E_INTERNAL, "model: more than %d values", VALUE_MAX);
+    TRY(dense_layers(m, err));
     return value_head(m, err);
 }

@@ -43,7 +43,7 @@ static int check_token(const struct row *r, int i, int n_vocab, struct lutra_err
         return lutra_fail_at(
             err, LUTRA_E_ARGUMENT, (uint64_t)i, "row %d: token %d is outside 0..%d", i, (int)r->token, n_vocab - 1);
     }
-    if (r->want & ~(uint32_t)(WANT_ALL | ROW_DRAFT | ROW_BULK)) {
+    if (r->want & ~(uint32_t)(WANT_ALL | ROW_DRAFT | ROW_BULK | ROW_SECOND)) {
         return lutra_fail_at(
             err, LUTRA_E_ARGUMENT, (uint64_t)i, "row %d: unknown want flags 0x%x", i, (unsigned)r->want);
     }

@@ -24,6 +24,7 @@ enum row_want {
     WANT_ALL = 15,
     ROW_DRAFT = 256, /* a guess: its K/V stay in the draft scratch until it is accepted; so are all rows below it */
     ROW_BULK = 512,  /* of a prompt: if its whole block is here, a device may use the numerics class it has for bulk */
+    ROW_SECOND = 1024, /* of the second of two texts, where a model tells them apart */
 };
 
 enum { ROW_TOPK = 64, ROW_LISTED = 64, ROW_HINTS = 8 };

@@ -120,6 +120,7 @@ static int check_cache(const struct check *c, const struct op_info *info)
     if (a->n_kv_head != l->n_kv_head || a->d_head != l->d_head)
         return refuse(
             c, "%d heads of %d over a cache of %d heads of %d", a->n_kv_head, a->d_head, l->n_kv_head, l->d_head);
+    if (list->whole && list->layer[op->layer].state_bytes) return refuse(c, "a state of a sequence in an encoder");
     if (a->n_head < 1 || a->n_head % a->n_kv_head)
         return refuse(c, "%d query heads over %d key heads", a->n_head, a->n_kv_head);
     while (before < op && !(op_info_of(before->kind)->writes_cache && op_uses_cache(list, before, l->cache))) before++;
@@ -256,12 +257,17 @@ static int check_embed(const struct check *c)
     const struct op *op = c->op;
     int dim = c->list->value[op->out[0]].dim, first = op->embed.first;
     const struct tensor *t = op->weight[0] ? &op->weight[0]->tensor : NULL;
-    if (!t || (first == 0 && t->ne[0] == dim)) return check_weight(c, 0, dim, c->list->n_vocab);
+    const struct op_list *list = c->list;
+    int n_row = op->embed.by == EMBED_TOKEN      ? list->n_vocab
+                : op->embed.by == EMBED_POSITION ? list->n_position
+                                                 : list->n_segment;
+    if (n_row < 1) return refuse(c, "its table has %d rows", n_row);
+    if (!t || (first == 0 && t->ne[0] == dim)) return check_weight(c, 0, dim, n_row);
     const struct quant_info *q = quant_info_of(t->type);
     int block = q ? (int)q->block_elems : 1;
     if (op->weight[0]->use != WEIGHT_GATHER || first < 0 || first % block || dim % block || first > t->ne[0] - dim)
         return refuse(c, "columns %d .. of tensor '%s' of %lld", first, t->name, (long long)t->ne[0]);
-    return check_weight(c, 0, t->ne[0], c->list->n_vocab);
+    return check_weight(c, 0, t->ne[0], n_row);
 }
 
 static int check_shapes(const struct check *c)
@@ -273,6 +279,7 @@ static int check_shapes(const struct check *c)
     case OP_EMBED: return check_embed(c);
     case OP_HEAD:
         TRY(want_dim(c, op->in[1], value[op->in[0]].dim));
+        if (op->n_weight == 0) return 0;
         return check_weight(c, 0, value[op->in[0]].dim, list->n_vocab);
     case OP_PERMUTE: return check_permute(c);
     case OP_ROUTE: return check_route(c);
@@ -306,6 +313,7 @@ static int check_op(struct check *c)
     if (!info->name) return refuse(c, "there is no kind %d", (int)op->kind);
     if (op->layer < -1 || op->layer >= c->list->n_layer) return refuse(c, "there is no such layer");
     bool parts = info->has_parts && op->n_weight >= 1 && op->n_weight <= OP_WEIGHTS && op->n_out == op->n_weight;
+    if (op->kind == OP_HEAD && op->n_weight == 0 && op->n_in == info->n_in && op->n_out == 0) parts = true;
     if (op->n_in != info->n_in || (!parts && (op->n_out != info->n_out || op->n_weight != info->n_weight)))
         return refuse(c, "%d inputs, %d outputs, %d weights", op->n_in, op->n_out, op->n_weight);
     TRY(check_values(c, info));

@@ -42,9 +42,10 @@ void demand_of(const struct demand_rates *rates, const struct step *step, struct
     const struct demand *all = &rates->rows[ROWS_ALL], *wanted = &rates->rows[ROWS_OUT];
     uint64_t n_row = (uint64_t)step->batch->n_row, n_out = (uint64_t)step->n_out, seen = 0, near = 0;
     for (uint64_t r = 0; r < n_row; r++) {
-        int32_t n = step->kv->row[r].n_paged + step->kv->row[r].n_path;
-        seen += (uint64_t)n;
-        near += (uint64_t)(n < rates->window ? n : rates->window);
+        int32_t first, end;
+        kv_row_sees(&step->kv->row[r], rates->window, &first, &end);
+        seen += (uint64_t)(step->kv->row[r].n_paged + step->kv->row[r].n_path);
+        near += (uint64_t)(end - first);
     }
     out->weight_bytes = (n_row ? all->weight_bytes : 0) + (n_out ? wanted->weight_bytes : 0) +
                         expected_bytes(rates, ROWS_ALL, n_row) + expected_bytes(rates, ROWS_OUT, n_out);

@@ -23,7 +23,8 @@
  * and the accepted ones are copied to position order at commit.  So row r sees, in ascending position:
  *     positions 0 .. n_paged-1 from its blocks, then the draft slots of n_path rows: itself last, before it row `up`,
  *     ...
- * A row that writes straight into its block has n_paged = pos + 1 and n_path = 0.
+ * A row that writes straight into its block has n_paged = pos + 1 and n_path = 0.  Rows of encoders (op_list.whole) see
+ * `ahead` positions behind their own, which other rows of the pass fill: n_paged = pos + 1 + ahead.
  *
  * Segments.  Softmax statistics are computed per segment of KV_BLOCK positions aligned to absolute position and merged
  * in ascending order, at every row count: that makes a row's bits independent of the batch (docs/NUMERICS.md).
@@ -51,7 +52,16 @@ struct kv_row {
     int32_t table;   /* first entry of the row's block table in kv_view.table */
     int32_t block;   /* destination block of the row's own K/V, or -1: draft scratch */
     int32_t slot;    /* destination slot in the block, or in the draft scratch */
+    int32_t ahead;   /* positions behind its own that it sees, of encoders; 0 otherwise */
 };
+
+/* The positions [*first, *end) that a row sees of layers with a window (0: none). */
+static inline void kv_row_sees(const struct kv_row *r, int window, int32_t *first, int32_t *end)
+{
+    int32_t n = r->n_paged + r->n_path, pos = n - 1 - r->ahead;
+    *first = window > 0 && pos >= window ? pos - window + 1 : 0;
+    *end = window > 0 && r->ahead >= window ? pos + window : n;
+}
 
 struct kv_item {
     int32_t block;

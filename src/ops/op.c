@@ -30,6 +30,7 @@ static const struct op_info infos[OP_COUNT + 1] = {
     [OP_GATE] = {"gate", .n_in = 2, .n_out = 1, .by_row = true},
     [OP_CONV] = {"conv", .n_in = 1, .n_out = 1, .rows = OP_ALL_ROWS, .recurrent = true},
     [OP_DELTA_NET] = {"delta_net", .n_in = 3, .n_out = 1, .rows = OP_ALL_ROWS, .recurrent = true},
+    [OP_GELU_ERF] = {"gelu_erf", .n_in = 1, .n_out = 1, .by_row = true},
 };
 
 const struct op_info *op_info_of(enum op_kind kind)

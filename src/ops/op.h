@@ -19,7 +19,7 @@
 
 /* Inputs, outputs and weights in the order of struct op's arrays. */
 enum op_kind {
-    OP_EMBED,      /* out[r] = row token[r] of the weight, from column `first` on, times scale */
+    OP_EMBED,      /* out[r] = row token[r] (or `by`) of the weight, from column `first` on, times scale */
     OP_RMS_NORM,   /* out = x / sqrt(mean(x^2) + eps) * weight, over groups of n_norm elements */
     OP_LAYER_NORM, /* out = (x - mean) / sqrt(variance + eps) * weight + bias, over groups of n_norm elements */
     OP_MATMUL,     /* out[i] = in * weight[i]^T + bias[i], for one to three weights with the same input */
@@ -36,7 +36,8 @@ enum op_kind {
     OP_ADD_SCALED, /* out = in[0] + scale * in[1] */
     OP_TAKE,       /* out[i] = in[out_row[i]] */
     OP_PERMUTE,    /* out[r][i] = in[r][order[i]], all elements or some of them; must not run in place */
-    OP_HEAD,       /* results of the wanted rows: logits = in[0] * weight^T, hidden = in[1], mostly the same value */
+    OP_HEAD,       /* results of the wanted rows: logits = in[0] * weight^T, hidden = in[1], mostly the same value;
+                    * without a weight hidden alone */
     OP_ROUTE,      /* in: a score per expert; out: the chosen experts' ids [n_used] ascending, then their weights */
     OP_EXPERTS,    /* slot j of out[i] = in[0] * (expert id[j] of weight[i])^T + its bias; in[1]: OP_ROUTE's */
     OP_COMBINE,    /* out = sum over slots j, ascending, of weight[j] * (slot j of in[0]); in[1]: OP_ROUTE's */
@@ -44,10 +45,14 @@ enum op_kind {
     OP_GATE,       /* out = in[1] / (1 + exp(-in[0])); in[0] has as many elements, or one for all of them */
     OP_CONV,       /* out[c] = sum over j of weight[j][c] * in[c] of the token j - (n_tap - 1) behind; state: inputs */
     OP_DELTA_NET,  /* gated delta rule over q, k, v = in[0] with decay in[1] and step in[2]; state: a matrix per head */
+    OP_GELU_ERF,   /* out = in * Phi(in), Phi(x) = (1 + erf(x / sqrt(2))) / 2 */
     OP_COUNT
 };
 
 enum { WEIGHT_MATMUL = 1, WEIGHT_GATHER = 2 };
+
+/* The number of a row in OP_EMBED's weight. */
+enum embed_by { EMBED_TOKEN, EMBED_POSITION, EMBED_SEGMENT };
 
 struct device;
 
@@ -78,6 +83,7 @@ struct op {
         struct {
             float scale;
             int first; /* in whole blocks of the weight's type; not 0 only where it is used for nothing else */
+            enum embed_by by;
         } embed;
         struct {
             const float *weight; /* [n_norm] */
@@ -140,7 +146,9 @@ struct op_list {
     const struct op_layer *layer; /* [n_layer] */
     int n_layer;
     int d_model, n_vocab;
-    uint64_t given; /* set of values that another list's run has left */
+    int n_position, n_segment; /* rows of the tables that OP_EMBED reads by position and by ROW_SECOND; 0: none is */
+    bool whole;                /* an encoder: a row also sees the rows of its sequence behind it, all in one pass */
+    uint64_t given;            /* set of values that another list's run has left */
 };
 
 /* ---- what is known of a kind ---- */

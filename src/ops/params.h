@@ -31,7 +31,7 @@ struct op_attention {
     int n_head, n_kv_head, d_head; /* query head h reads K/V head h / (n_head / n_kv_head) */
     float scale;                   /* of the scores, usually 1/sqrt(d_head) */
     float softcap;                 /* score = cap * tanh(score / cap); 0 = none */
-    int window;                    /* a row sees positions > pos - window; 0 = all */
+    int window;                    /* a row sees positions less than that from its own; 0 = all */
     const float *sinks;            /* [n_head] extra logit per head in the softmax sum, or NULL */
 };
 

@@ -130,6 +130,9 @@ static int find_judge(
     lutra_verifier *v, const char *kind, const struct lutra_verifier_settings *set, struct lutra_error *err)
 {
     if (!v->model->model) return lutra_fail(err, LUTRA_E_ARGUMENT, "the verifier was opened for its vocabulary only");
+    if (model_ops(v->model->model)->whole)
+        return lutra_fail(err, LUTRA_E_UNSUPPORTED, "%s is an encoder, which cannot judge a text that grows",
+            weights_path(v->model->weights));
     v->value = model_value_head(v->model->model);
     TRY(find_kind(v, kind, set, err));
     TRY(find_mark(v, set, err));

@@ -151,6 +151,22 @@ uint32_t text_category_of(uint32_t cp)
     return text_category_runs[low] & 0xFF;
 }
 
+uint32_t text_lower(uint32_t cp)
+{
+    size_t low = 0, high = text_n_lower_runs / 4;
+    while (low < high) {
+        size_t mid = low + (high - low) / 2;
+        const uint32_t *run = &text_lower_runs[4 * mid];
+        if (cp > run[1])
+            low = mid + 1;
+        else if (cp < run[0])
+            high = mid;
+        else
+            return (cp - run[0]) % run[2] ? cp : run[3] + (cp - run[0]);
+    }
+    return cp;
+}
+
 bool text_is_space(uint32_t cp)
 {
     return is_space(cp, cp < 0x80 ? 0 : text_category_of(cp)) || cp == ' ';

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
  * text -> special tokens and the text between them -> well-formed and ill-formed runs -> words -> merges;
- * SentencePiece merges the text between special tokens as one word.
+ * SentencePiece merges the text between special tokens as one word, WordPiece has its own words (wpm.c).
  */
 #include "text/encode.h"
 
@@ -157,6 +157,7 @@ static int encode_spm(struct encoder *e, const char *text, size_t n_bytes, struc
 static int encode_plain(struct encoder *e, const char *text, size_t n_bytes, struct place place)
 {
     if (e->vocab->chars) return encode_spm(e, text, n_bytes, place);
+    if (e->vocab->wordpiece) return text_wpm_text(e->vocab, (struct text_bytes){text, n_bytes}, e->out);
     for (size_t at = 0; at < n_bytes;) {
         size_t n_valid;
         TRY((e->vocab->nfc && place.stage == 0 ? encode_nfc : encode_valid)(e, text + at, n_bytes - at, &n_valid));

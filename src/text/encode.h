@@ -44,6 +44,7 @@ int text_encode(const struct text_vocab *vocab, const char *text, size_t n_bytes
 int text_encode_marked(const struct text_vocab *vocab, struct text_bytes text, const uint8_t *input, unsigned flags,
     const struct text_work *work, struct text_tokens *out, struct lutra_error *err);
 
+int text_tokens_push(struct text_tokens *tokens, int32_t id); /* LUTRA_E_NO_MEMORY */
 void text_tokens_fini(struct text_tokens *tokens);
 
 #endif

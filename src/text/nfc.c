@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Normalization Form C [Unicode Standard Annex 15]: decompose, order marks by combining class, compose.  Linear in the
- * length of the text.
+ * Normalization Forms C and D [Unicode Standard Annex 15]: decompose, order marks by combining class, compose.  Linear
+ * in the length of the text.
  */
 #include <stdbool.h>
 #include <stdlib.h>
@@ -159,17 +159,14 @@ static size_t decompose_all(const char *text, size_t n_bytes, struct part *out)
     return n;
 }
 
-int text_nfc(const char *text, size_t n_bytes, char **out, size_t *n_out)
+static int normalize(const char *text, size_t n_bytes, bool composes, char **out, size_t *n_out)
 {
-    *out = NULL;
-    *n_out = n_bytes;
-    if (is_nfc(text, n_bytes)) return 0;
     size_t n = decompose_all(text, n_bytes, NULL);
-    struct part *part = malloc(2 * n * sizeof *part);
-    char *composed = malloc(4 * n);
-    if (!part || !composed) {
+    struct part *part = malloc(2 * n * sizeof *part + 1);
+    char *normal = malloc(4 * n + 1);
+    if (!part || !normal) {
         free(part);
-        free(composed);
+        free(normal);
         return LUTRA_E_NO_MEMORY;
     }
     decompose_all(text, n_bytes, part);
@@ -179,11 +176,23 @@ int text_nfc(const char *text, size_t n_bytes, char **out, size_t *n_out)
         if (end > i + 1) order(part + i, end - i, part + n);
         if (end == i) end++;
     }
-    n = compose_all(part, n);
+    if (composes) n = compose_all(part, n);
     size_t bytes = 0;
-    for (size_t i = 0; i < n; i++) bytes += (size_t)text_utf8_put(part[i].cp, composed + bytes);
+    for (size_t i = 0; i < n; i++) bytes += (size_t)text_utf8_put(part[i].cp, normal + bytes);
     free(part);
-    *out = composed;
+    *out = normal;
     *n_out = bytes;
     return 0;
+}
+
+int text_nfc(const char *text, size_t n_bytes, char **out, size_t *n_out)
+{
+    *out = NULL;
+    *n_out = n_bytes;
+    return is_nfc(text, n_bytes) ? 0 : normalize(text, n_bytes, true, out, n_out);
+}
+
+int text_nfd(const char *text, size_t n_bytes, char **out, size_t *n_out)
+{
+    return normalize(text, n_bytes, false, out, n_out);
 }

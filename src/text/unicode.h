@@ -42,8 +42,18 @@ extern const size_t text_n_decompositions; /* of numbers: three each */
 extern const uint16_t text_compositions[];
 extern const size_t text_n_compositions;
 
+/* {first, last, step, lower} of characters first, first + step, .. last, which have a lower case: lower, lower + step,
+ * ... (UnicodeData's simple mapping); ascending. */
+extern const uint32_t text_lower_runs[];
+extern const size_t text_n_lower_runs; /* of numbers: four each */
+
+/* The lower case of a character, by a search: itself where it has none. */
+uint32_t text_lower(uint32_t cp);
+
 /* Normalization Form C of well-formed text [Unicode Standard Annex 15].  Where that is the text itself, *out = NULL;
  * otherwise *out is the caller's to free().  LUTRA_E_NO_MEMORY. */
 int text_nfc(const char *text, size_t n_bytes, char **out, size_t *n_out);
+/* Form D; *out is the caller's to free(). */
+int text_nfd(const char *text, size_t n_bytes, char **out, size_t *n_out);
 
 #endif

@@ -18,6 +18,9 @@ struct text_vocab_source text_vocab_source_default(void)
         .fim_pad = -1,
         .fim_rep = -1,
         .fim_sep = -1,
+        .sep = -1,
+        .lowercase = -1,
+        .strip_accents = -1,
         .add_bos = -1,
         .add_eos = -1,
         .ignore_merges = -1,
@@ -35,11 +38,23 @@ static bool is_spm(const struct text_vocab_source *src)
     return strcmp(src->model, "llama") == 0;
 }
 
+static bool is_wpm(const struct text_vocab_source *src)
+{
+    return strcmp(src->model, "bert") == 0;
+}
+
+/* Whether tokens are spelt with U+2581 for spaces, not with letters for bytes. */
+static bool spells_spaces(const struct text_vocab_source *src)
+{
+    return is_spm(src) || is_wpm(src);
+}
+
 static int check(const struct text_vocab_source *src, struct lutra_error *err)
 {
-    if (!src->model || (strcmp(src->model, "gpt2") != 0 && !is_spm(src))) {
+    if (!src->model || (strcmp(src->model, "gpt2") != 0 && !spells_spaces(src))) {
         return lutra_fail(err, LUTRA_E_UNSUPPORTED,
-            "tokenizer.ggml.model '%s' is not supported ('gpt2', byte-level BPE, and 'llama', SentencePiece, are)",
+            "tokenizer.ggml.model '%s' is not supported ('gpt2', byte-level BPE, 'llama', SentencePiece, and 'bert', "
+            "WordPiece, are)",
             src->model ? src->model : "(missing)");
     }
     if (src->n_tok == 0 || src->n_tok > INT32_MAX) {
@@ -50,7 +65,7 @@ static int check(const struct text_vocab_source *src, struct lutra_error *err)
         return lutra_fail(err, LUTRA_E_FORMAT,
             "tokenizer.ggml.scores is missing: the order of merging is unknown; convert the model again");
     }
-    if (!is_spm(src) && !src->merges) {
+    if (!spells_spaces(src) && !src->merges) {
         return lutra_fail(err, LUTRA_E_FORMAT,
             "tokenizer.ggml.merges is missing: text would become single bytes; convert the model again");
     }
@@ -62,24 +77,31 @@ static int check(const struct text_vocab_source *src, struct lutra_error *err)
     return 0;
 }
 
-/* SentencePiece's usual ids stand in where the file names none. */
+/* SentencePiece's and BERT's usual ids stand in where the file names none. */
+static int32_t usual_id(const struct text_vocab_source *src, enum text_special which)
+{
+    bool wpm = is_wpm(src);
+    if (!spells_spaces(src)) return -1;
+    switch (which) {
+    case TEXT_BOS: return wpm ? 101 : 1;
+    case TEXT_EOS:
+    case TEXT_SEP: return wpm ? 102 : which == TEXT_EOS ? 2 : -1;
+    case TEXT_UNK: return wpm ? 100 : 0;
+    case TEXT_PAD: return wpm ? 0 : -1;
+    default: return -1;
+    }
+}
+
 static void set_ids(struct text_vocab *vocab, const struct text_vocab_source *src)
 {
-    static const int32_t usual[TEXT_N_SPECIAL] = {[TEXT_BOS] = 1,
-        [TEXT_EOS] = 2,
-        [TEXT_UNK] = 0,
-        [TEXT_EOT] = -1,
-        [TEXT_EOM] = -1,
-        [TEXT_PAD] = -1,
-        [TEXT_FIM_PAD] = -1,
-        [TEXT_FIM_REP] = -1,
-        [TEXT_FIM_SEP] = -1};
+    int32_t sep = src->sep, eos = is_wpm(src) ? sep : src->eos;
     const int32_t ids[TEXT_N_SPECIAL] = {
-        src->bos, src->eos, src->eot, src->eom, src->pad, src->unk, src->fim_pad, src->fim_rep, src->fim_sep};
+        src->bos, eos, src->eot, src->eom, src->pad, src->unk, src->fim_pad, src->fim_rep, src->fim_sep, sep};
     for (int i = 0; i < TEXT_N_SPECIAL; i++) {
         vocab->ids[i] = ids[i];
-        if (ids[i] < 0 || (size_t)ids[i] >= vocab->n_tok)
-            vocab->ids[i] = is_spm(src) && vocab->n_tok > 2 ? usual[i] : -1;
+        if (ids[i] >= 0 && (size_t)ids[i] < vocab->n_tok) continue;
+        int32_t usual = usual_id(src, (enum text_special)i);
+        vocab->ids[i] = vocab->n_tok > 2 && (size_t)usual < vocab->n_tok ? usual : -1;
     }
 }
 
@@ -108,7 +130,7 @@ static int copy_tokens(struct text_vocab *vocab, const struct text_vocab_source 
     for (size_t i = 0; i < src->n_tok && rc == 0; i++) {
         struct text_bytes token = src->tokens[i];
         vocab->types[i] = text_marker_type(token, src->types ? (uint8_t)src->types[i] : TEXT_TOKEN_NORMAL);
-        size_t n = decode(token, vocab->types[i], is_spm(src), scratch);
+        size_t n = decode(token, vocab->types[i], spells_spaces(src), scratch);
         rc = text_pieces_add(&vocab->pieces, scratch, n);
         vocab->max_piece_bytes = n > vocab->max_piece_bytes ? n : vocab->max_piece_bytes;
     }
@@ -137,8 +159,8 @@ static int build_tables(struct text_vocab *vocab, const struct text_vocab_source
     TRY(enter(&vocab->found, vocab, special, NULL));
     TRY(enter(&vocab->found, vocab, ~special, NULL));
     /* SentencePiece's byte tokens are what is left when merging is done. */
-    if (is_spm(src)) TRY(enter(&vocab->symbols, vocab, ~special & ~(1u << TEXT_TOKEN_BYTE), NULL));
-    if (is_spm(src) && !src->exact) return 0;
+    if (spells_spaces(src)) TRY(enter(&vocab->symbols, vocab, ~special & ~(1u << TEXT_TOKEN_BYTE), NULL));
+    if (spells_spaces(src) && !src->exact) return 0;
     if (!is_spm(src)) TRY(enter(&vocab->symbols, vocab, ~special, src->tokens));
     return enter(&vocab->symbols, vocab, user, NULL);
 }
@@ -199,12 +221,16 @@ static void set_rules(struct text_vocab *vocab, const struct text_vocab_source *
 {
     bool prepend = src->add_space_prefix != 0;
     vocab->chars = is_spm(src);
-    if (src->add_bos >= 0) vocab->add_bos = src->add_bos;
-    if (src->add_eos >= 0) vocab->add_eos = src->add_eos;
+    vocab->wordpiece = is_wpm(src);
+    vocab->add_sep = src->add_sep && !vocab->wordpiece;
+    if (src->add_bos >= 0 && !vocab->wordpiece) vocab->add_bos = src->add_bos;
+    if (src->add_eos >= 0 && !vocab->wordpiece) vocab->add_eos = src->add_eos;
+    if (vocab->wordpiece) vocab->lowercase = src->lowercase >= 0 ? src->lowercase : text_wpm_is_lower(src);
+    vocab->no_accents = src->strip_accents >= 0 ? src->strip_accents : vocab->lowercase;
     if (src->ignore_merges >= 0) vocab->ignore_merges = src->ignore_merges;
     vocab->nfc = src->nfc;
     vocab->spaces = src->exact ? src->spaces : prepend ? TEXT_SPACES_PREPEND : TEXT_SPACES_NONE;
-    vocab->add_space_prefix = vocab->chars && vocab->spaces != TEXT_SPACES_NONE;
+    vocab->add_space_prefix = vocab->wordpiece || (vocab->chars && vocab->spaces != TEXT_SPACES_NONE);
     vocab->split_spaces = src->exact && src->split_spaces;
     vocab->no_bytes = src->exact && src->no_bytes;
     vocab->fuse_unknown = src->exact && src->fuse_unknown;
@@ -215,8 +241,9 @@ static void set_rules(struct text_vocab *vocab, const struct text_vocab_source *
 
 static int fill(struct text_vocab *vocab, const struct text_vocab_source *src, struct lutra_error *err)
 {
-    bool listed = !is_spm(src) || (src->exact && src->merges);
-    if (is_spm(src))
+    bool listed = !spells_spaces(src) || (is_spm(src) && src->exact && src->merges);
+    vocab->add_eos = is_wpm(src);
+    if (spells_spaces(src))
         vocab->add_bos = true;
     else
         TRY(text_presplit_open(vocab, src->pre, err));
@@ -296,6 +323,16 @@ bool text_is_eog(const struct text_vocab *vocab, int32_t id)
         if (vocab->eog[i] == id) return true;
     }
     return false;
+}
+
+bool text_vocab_adds_eos(const struct text_vocab *vocab)
+{
+    return vocab->add_eos && vocab->ids[TEXT_EOS] >= 0;
+}
+
+bool text_vocab_adds_sep(const struct text_vocab *vocab)
+{
+    return vocab->add_sep && vocab->ids[TEXT_SEP] >= 0;
 }
 
 size_t text_vocab_n_eog(const struct text_vocab *vocab)

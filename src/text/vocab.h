@@ -55,16 +55,19 @@ enum text_added_how {
 };
 
 struct text_vocab_source {
-    const char *model;               /* "gpt2" (byte-level BPE), "llama" (SentencePiece); others are refused by name */
-    const char *pre;                 /* pre-split, see presplit.c; NULL or "": "default" */
-    size_t n_tok;                    /* 1 .. INT32_MAX */
-    const struct text_bytes *tokens; /* [n_tok] as spelt in the file (byte-to-unicode map for normal tokens) */
-    const int32_t *types;            /* [n_tok] enum text_token_type, or NULL: all normal */
-    const float *scores;             /* [n_tok] of "llama": better ones merge first */
-    size_t n_merge;                  /* of "gpt2" */
-    const struct text_bytes *merges; /* [n_merge] "left right", best first; NULL is refused, none is not */
+    const char *model; /* "gpt2" (byte-level BPE), "llama" (SentencePiece), "bert" (WordPiece); others are refused */
+    const char *pre;   /* pre-split, see presplit.c; NULL or "": "default" */
+    size_t n_tok;      /* 1 .. INT32_MAX */
+    const struct text_bytes *tokens;      /* [n_tok] as spelt in the file (byte-to-unicode map for normal tokens) */
+    const int32_t *types;                 /* [n_tok] enum text_token_type, or NULL: all normal */
+    const float *scores;                  /* [n_tok] of "llama": better ones merge first */
+    size_t n_merge;                       /* of "gpt2" */
+    const struct text_bytes *merges;      /* [n_merge] "left right", best first; NULL is refused, none is not */
     int32_t bos, eos, eot, eom, pad, unk; /* ids, -1 where the file names none; no token's id counts as none */
     int32_t fim_pad, fim_rep, fim_sep;    /* of fill-in-the-middle: they end generation */
+    int32_t sep;                          /* between two texts; of "bert" it is the eos, too */
+    bool add_sep;                         /* a pair of texts has one beside eos */
+    int lowercase, strip_accents;         /* of "bert": 1, 0, or -1: as its tokens imply; as lowercase */
     int add_bos, add_eos;                 /* what TEXT_ADD_SPECIAL adds: 1, 0, or -1 for what `model` and `pre` imply */
     const char *name;     /* the model's, or NULL: special tokens of Phi-3 swallow the spaces behind them */
     bool nfc;             /* of "gpt2": text is brought to Normalization Form C first */
@@ -109,11 +112,14 @@ enum text_special {
     TEXT_FIM_PAD,
     TEXT_FIM_REP,
     TEXT_FIM_SEP,
+    TEXT_SEP,
     TEXT_N_SPECIAL
 };
 int32_t text_vocab_special(const struct text_vocab *vocab, enum text_special which);
 
 bool text_vocab_adds_bos(const struct text_vocab *vocab); /* does TEXT_ADD_SPECIAL begin with bos? */
+bool text_vocab_adds_eos(const struct text_vocab *vocab); /* does it end with eos? */
+bool text_vocab_adds_sep(const struct text_vocab *vocab); /* does a pair of texts have a separator beside eos? */
 
 /* The end-of-generation set: eos, eot, eom, fim_pad, fim_rep, fim_sep and every token spelt as one of the known end
  * markers (markers.c).  Stopping on eos alone lets instruction models run on. */

@@ -69,7 +69,9 @@ struct text_vocab {
     int32_t *eog; /* [n_eog] */
     size_t n_eog;
     bool add_bos, add_eos, add_space_prefix;
-    bool chars; /* words consist of characters, not bytes (SentencePiece) */
+    bool add_sep;
+    bool chars;                            /* words consist of characters, not bytes (SentencePiece) */
+    bool wordpiece, lowercase, no_accents; /* wpm.c */
     enum text_spaces spaces;
     bool split_spaces, no_bytes, fuse_unknown;
     int32_t unknown;
@@ -151,11 +153,12 @@ int text_bpe_word(
     struct text_bpe *work, const struct text_vocab *vocab, const char *word, size_t n_bytes, struct text_tokens *out);
 void text_bpe_fini(struct text_bpe *work);
 
+/* wpm.c: whether no word of the vocabulary has a capital; a stretch of text without special tokens. */
+bool text_wpm_is_lower(const struct text_vocab_source *src);
+int text_wpm_text(const struct text_vocab *vocab, struct text_bytes text, struct text_tokens *out);
+
 /* spm.c; prefix: a space goes before the text. */
 int text_spm_text(struct text_bpe *work, const struct text_vocab *vocab, struct text_bytes text, bool prefix,
     struct text_tokens *out);
-
-/* encode.c */
-int text_tokens_push(struct text_tokens *tokens, int32_t id);
 
 #endif

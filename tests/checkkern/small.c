@@ -88,6 +88,9 @@ static void check_one(struct tally *t, const char *name, const struct cpu_kernel
         ref_gelu(a, want, n);
         k->gelu(a, (size_t)n, (float *)(void *)out.data);
         compare(t, name, "gelu", (float *)(void *)out.data, want, n, 1);
+        ref_gelu_erf(a, want, n);
+        k->gelu_erf(a, (size_t)n, (float *)(void *)out.data);
+        compare(t, name, "gelu_erf", (float *)(void *)out.data, want, n, 3);
         ref_add_scaled(a, b, 0.22f, want, n);
         k->add_scaled(a, b, 0.22f, (size_t)n, (float *)(void *)out.data);
         compare(t, name, "add_scaled", (float *)(void *)out.data, want, n, 10);

@@ -144,7 +144,7 @@ items = [{"type": "message", "role": "user", "content": [{"type": "input_text", 
 equal(s.post("/v1/responses", {**ask, "input": items})[1]["output"][0]["content"][0]["text"], ANSWER, "items")
 status, r = s.post("/v1/responses", {**ask, "previous_response_id": "resp_1"})
 equal((status, r["error"]["param"]), (400, "previous_response_id"), "stored conversations")
-equal(s.post("/v1/rerank", {"query": "x"})[0], 501, "/v1/rerank")
+equal(s.post("/v1/rerank", {"query": "x", "documents": ["y"]})[0], 400, "/v1/rerank of a model that ranks nothing")
 equal(s.stop(), 0, "SIGTERM")
 # ---- thinking: the server's options, and a request that says otherwise
 SHOWS = "{# tools #}{{ messages[0].content }} {{ enable_thinking|default('-') }} {{ reasoning_effort|default('-') }} {{ a|default('-') }}"

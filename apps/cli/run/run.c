@@ -331,6 +331,11 @@ static int open_session(struct talk *t)
 static int talk_open(struct talk *t)
 {
     int code = engine_open(&t->engine, &t->opts->engine, false);
+    if (!code && t->engine.info.encoder) {
+        say("run: %s is an encoder (%s): it makes vectors of texts ('lutra embed') and writes none",
+            t->opts->engine.model, t->engine.info.arch);
+        code = EXIT_FAILED;
+    }
     if (!code) sampling_from_model(&t->opts->sampling, t->engine.model, &t->sampling);
     if (!code) code = open_session(t);
     return code ? code : searcher_open(&t->searcher, &t->opts->search, &t->engine, t->opts->engine.model);

@@ -12,7 +12,7 @@ struct Cache {
 };
 
 /* Fields of struct kv_row. */
-const uint N_PAGED = 0, N_PATH = 1, UP = 2, TABLE = 3, BLOCK = 4, SLOT = 5, ROW_WORDS = 6;
+const uint N_PAGED = 0, N_PATH = 1, UP = 2, TABLE = 3, BLOCK = 4, SLOT = 5, ROW_WORDS = 7;
 
 int row_field(Cache c, uint row, uint field)
 {

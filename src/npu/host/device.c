@@ -59,6 +59,7 @@ static int check_attention(struct npu_device *d, const struct op_attention *p, s
 /* Its windows hold whole layers, and cut a cache into equal ones (npu_cache_place). */
 static int check_cache(const struct op_list *list, struct lutra_error *err)
 {
+    if (list->whole) return lutra_fail(err, LUTRA_E_UNSUPPORTED, "npu: attention that looks ahead");
     for (int i = 0; i < list->n_layer; i++) {
         const struct op_layer *l = &list->layer[i], *first = &list->layer[0];
         if (l->cache == i && l->n_kv_head == first->n_kv_head && l->d_head == first->d_head) continue;
@@ -75,10 +76,13 @@ static int npu_supports(struct device *self, const struct op_list *list, const s
     struct npu_weights w;
     switch (op->kind) {
     case OP_EMBED:
+        if (op->embed.by != EMBED_TOKEN)
+            return lutra_fail(err, LUTRA_E_UNSUPPORTED, "npu: embed: positions and segments");
         if (op->embed.first || list->value[op->out[0]].dim != op->weight[0]->tensor.ne[0])
             return lutra_fail(err, LUTRA_E_UNSUPPORTED, "npu: embed: a part of a row");
         return npu_weight_layout(d, op->weight[0], &w, err);
     case OP_HEAD:
+        if (!op->n_weight) return lutra_fail(err, LUTRA_E_UNSUPPORTED, "npu: head: no logits");
         if (op->head.scale != 0) return lutra_fail(err, LUTRA_E_UNSUPPORTED, "npu: head: scaled logits");
         return npu_weight_layout(d, op->weight[0], &w, err);
     case OP_MATMUL: return check_product(d, op, err);

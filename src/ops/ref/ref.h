@@ -26,6 +26,9 @@ void ref_embed(const struct tensor *w, int64_t index, float scale, float *out);
 /* The same of columns first .. first + n - 1, which are whole blocks. */
 void ref_embed_part(const struct tensor *w, int64_t index, int64_t first, int64_t n, float scale, float *out);
 
+/* Which row of the weight an OP_EMBED reads for a row of the batch. */
+int32_t ref_embed_index(enum embed_by by, const struct row *row);
+
 /* out[r][o] = sum over i of w[o][i] * x[r][i] + bias[o].  x: [n_row][n_in], out: [n_row][n_out] and not x;
  * bias: [n_out] or NULL. */
 void ref_matmul(const struct tensor *w, const float *bias, const float *x, float *out, int n_row);
@@ -63,6 +66,7 @@ void ref_relu2(const float *gate, const float *up, float *out, int n);  /* max(g
 void ref_scale(const float *x, float by, float *out, int n);
 void ref_swiglu_oai(const float *gate, const float *up, float *out, int n);          /* as OP_SWIGLU_OAI says */
 void ref_gelu(const float *x, float *out, int n);                                    /* the tanh form */
+void ref_gelu_erf(const float *x, float *out, int n);                                /* x Phi(x) */
 void ref_add_scaled(const float *a, const float *b, float scale, float *out, int n); /* a + scale b */
 void ref_add(const float *a, const float *b, float *out, int n);
 

@@ -53,9 +53,8 @@ static double score_head(const struct kv_view *kv, int layer, const struct op_at
 void ref_attention(const struct kv_view *kv, int layer, const struct op_attention *p, int row, const float *q,
     float *out, double *scratch)
 {
-    const struct kv_row *r = &kv->row[row];
-    int32_t n = r->n_paged + r->n_path;
-    int32_t first = p->window > 0 && n > p->window ? n - p->window : 0;
+    int32_t first, n;
+    kv_row_sees(&kv->row[row], p->window, &first, &n);
     double *score = scratch, *sum_v = scratch + n;
     float *vec = (float *)(sum_v + p->d_head);
     for (int h = 0; h < p->n_head; h++) {

@@ -2,6 +2,7 @@
  *
  * OP_EMBED and OP_MATMUL: rows of a weight matrix of any format, as f32 values.
  */
+#include "ops/batch.h"
 #include "ops/ref/ref.h"
 
 #include <math.h>
@@ -40,6 +41,15 @@ void ref_embed_part(const struct tensor *w, int64_t index, int64_t first, int64_
         int some = run_length(n, at);
         read_run(w, index, first + at, some, out + at);
         for (int i = 0; i < some; i++) out[at + i] *= scale;
+    }
+}
+
+int32_t ref_embed_index(enum embed_by by, const struct row *row)
+{
+    switch (by) {
+    case EMBED_POSITION: return row->pos;
+    case EMBED_SEGMENT: return (row->want & ROW_SECOND) != 0;
+    default: return row->token;
     }
 }
 

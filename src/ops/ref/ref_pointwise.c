@@ -118,6 +118,13 @@ void ref_gelu(const float *x, float *out, int n)
     for (int i = 0; i < n; i++) out[i] = (float)gelu(x[i]);
 }
 
+/* By erfc, which does not cancel for negative x. */
+void ref_gelu_erf(const float *x, float *out, int n)
+{
+    const double root_half = 0.70710678118654752440;
+    for (int i = 0; i < n; i++) out[i] = (float)(0.5 * x[i] * erfc(-root_half * x[i]));
+}
+
 void ref_relu2(const float *gate, const float *up, float *out, int n)
 {
     for (int i = 0; i < n; i++) {

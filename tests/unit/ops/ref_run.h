@@ -46,11 +46,15 @@ static inline void ref_run_row(const struct op_list *list, const struct op *op, 
     const struct row *row = &step->batch->row[r];
     double scratch[REF_POSITIONS];
     switch (op->kind) {
-    case OP_EMBED: ref_embed_part(&op->weight[0]->tensor, row->token, op->embed.first, n, op->embed.scale, out); break;
+    case OP_EMBED:
+        ref_embed_part(
+            &op->weight[0]->tensor, ref_embed_index(op->embed.by, row), op->embed.first, n, op->embed.scale, out);
+        break;
     case OP_SCALE: ref_scale(a, op->scale.by, out, n); break;
     case OP_RMS_NORM: ref_rms_norm(a, op->norm.weight, op->norm.eps, out, n, op->norm.n_norm); break;
     case OP_LAYER_NORM: ref_layer_norm(a, op->norm.weight, op->norm.bias, op->norm.eps, out, n, op->norm.n_norm); break;
     case OP_GELU: ref_gelu(a, out, n); break;
+    case OP_GELU_ERF: ref_gelu_erf(a, out, n); break;
     case OP_ADD_SCALED: ref_add_scaled(a, b, op->add.scale, out, n); break;
     case OP_MATMUL:
         for (int i = 0; i < op->n_weight; i++)
