@@ -60,8 +60,9 @@ struct lutra_row_result {
 
 /* One forward pass.  Ordinary rows of a sequence form one chain from its end and are committed; draft rows (a chain
  * or a tree) wait for lutra_commit().  Encoders (lutra_model_info.encoder) evaluate a text whole: all its rows in one
- * pass, in a new sequence, without drafts, and leave hidden states alone.  row_size: sizeof *rows.  Results are valid until the next pass.  On error no
- * sequence has changed; LUTRA_E_INTERNAL: a wanted result is not a number, err names its position. */
+ * pass, in a new sequence, without drafts, and leave hidden states alone.  row_size: sizeof *rows.  Results are valid
+ * until the next pass.  On error no sequence has changed; LUTRA_E_INTERNAL: a wanted result is not a number, err names
+ * its position. */
 LUTRA_API int lutra_forward(
     lutra_session *session, const struct lutra_row *rows, int n_row, size_t row_size, struct lutra_error *err);
 /* The i-th row that wanted something (0 .. n-1, in row order); NULL past the end. */

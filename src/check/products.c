@@ -272,7 +272,7 @@ int check_products(struct checker *c, lutra_model *m, struct lutra_error *err)
     for (int i = 0; i < list->n_op && rc == 0; i++) {
         const struct op *op = &list->op[i];
         n_experts += op->kind == OP_EXPERTS;
-        if (op->kind != OP_MATMUL && op->kind != OP_HEAD) continue;
+        if ((op->kind != OP_MATMUL && op->kind != OP_HEAD) || op->n_weight == 0) continue;
         struct kind kind = kind_of(op);
         int k = 0;
         while (k < n && !same_kind(&seen[k], &kind)) k++;

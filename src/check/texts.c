@@ -157,6 +157,34 @@ static int check_replies(struct texts *t, struct lutra_error *err)
     return score_fork(t, &alone, err);
 }
 
+/* An encoder's vector of the prompt, alone and between others. */
+static int check_vectors(struct texts *t, struct lutra_error *err)
+{
+    size_t n = (size_t)t->info.d_model;
+    float *out = malloc(4 * n * sizeof *out);
+    draw_tokens(t, 1, t->prompt, N_PROMPT);
+    draw_tokens(t, 2, t->other, N_OTHER);
+    const struct lutra_embed_text text[] = {{t->other, N_OTHER}, {t->prompt, N_PROMPT}, {t->other, 1}};
+    int rc = out ? 0 : lutra_fail(err, LUTRA_E_NO_MEMORY, "check: out of memory");
+    if (rc == 0) rc = lutra_embed(t->session, &text[1], 1, LUTRA_POOL_MEAN, out, err);
+    if (rc == 0) rc = lutra_embed(t->session, text, 3, LUTRA_POOL_MEAN, out + n, err);
+    if (rc == 0 && memcmp(out, out + 2 * n, n * sizeof *out) != 0)
+        check_found(t->c, "a text between others gives another vector than alone");
+    free(out);
+    return rc;
+}
+
+/* Whether a token has no text: what it stood for is lost. */
+static bool loses(const struct texts *t, const int32_t *token, int n)
+{
+    char piece[256];
+    for (int i = 0; i < n; i++) {
+        size_t n_bytes = 0;
+        if (lutra_token_text(t->model, token[i], false, piece, sizeof piece, &n_bytes) < 0 || n_bytes == 0) return true;
+    }
+    return false;
+}
+
 static int check_round_trips(struct texts *t, int *n_text, struct lutra_error *err)
 {
     static const char *const text[] = {"The owls were counted by night.", " two  spaces, and a tab\there",
@@ -168,6 +196,7 @@ static int check_round_trips(struct texts *t, int *n_text, struct lutra_error *e
         int n, n_again = 0;
         char *back = NULL;
         TRY(lutra_tokenize(t->model, text[i], strlen(text[i]), 0, token, 256, &n, err));
+        if (t->info.encoder && loses(t, token, n < 256 ? n : 256)) continue; /* unknown words of WordPiece */
         TRY(lutra_detokenize(t->model, token, n < 256 ? n : 256, false, &back, NULL, err));
         int rc = lutra_tokenize(t->model, back, strlen(back), 0, again, 256, &n_again, err);
         bool same = rc == 0 && n_again == n && memcmp(again, token, (size_t)n * sizeof *token) == 0;
@@ -200,10 +229,10 @@ int check_texts(struct checker *c, lutra_model *model, lutra_session *session, s
     struct texts t = {.c = c, .model = model, .session = session};
     int n_text = 0;
     lutra_model_info(model, &t.info, sizeof t.info);
-    TRY(check_replies(&t, err));
+    TRY((t.info.encoder ? check_vectors : check_replies)(&t, err));
     TRY(check_round_trips(&t, &n_text, err));
     check_template(&t);
-    check_passed(c, "one prompt in six ways; %d texts to tokens and back%s", n_text,
-        t.info.chat_template ? "; the chat template" : "");
+    check_passed(c, "one %s ways; %d texts to tokens and back%s", t.info.encoder ? "text in two" : "prompt in six",
+        n_text, t.info.chat_template ? "; the chat template" : "");
     return 0;
 }

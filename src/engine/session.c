@@ -275,8 +275,11 @@ static int open_all(lutra_session *s, const struct lutra_session_settings *set, 
     if (s->n_out > s->n_batch) s->n_out = s->n_batch;
     TRY(fit_encoder(s, caps.max_rows < ROWS_MOST ? caps.max_rows : ROWS_MOST, err));
     int bulk = plan_bulk_rows(&s->model->plan);
+    bool writes = !model_ops(s->model->model)->whole;
+    if (set->draft_model && (!writes || (set->draft_model->model && model_ops(set->draft_model->model)->whole)))
+        return lutra_fail(err, LUTRA_E_ARGUMENT, "draft_model: an encoder neither writes nor drafts");
     s->spec = (struct spec_settings){
-        set->spec_type, set->draft_max, set->draft_min, set->draft_p_min, set->spec_ngram_size_n};
+        writes ? set->spec_type : NULL, set->draft_max, set->draft_min, set->draft_p_min, set->spec_ngram_size_n};
     TRY(hints_open(s, set, err));
     s->batch.bulk = s->n_batch >= s->n_seq + bulk ? bulk : 0; /* a block fits beside all samples, or would wait */
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * WordPiece vocabularies (`tokenizer.ggml.model` = "bert") [Wu et al. 2016; Devlin et al. 2018, BasicTokenizer]: text is
- * cleaned, its accents and capitals go where the model was trained so, it is cut at spaces, around punctuation and
+ * WordPiece vocabularies (`tokenizer.ggml.model` = "bert") [Wu et al. 2016; Devlin et al. 2018, BasicTokenizer]: text
+ * is cleaned, its accents and capitals go where the model was trained so, it is cut at spaces, around punctuation and
  * around Chinese characters, and a word is the longest tokens from its left end on.  A word that is no such row of
  * tokens, or is longer than 100 characters, is the unknown token.
  *

@@ -11,7 +11,7 @@ from lib import LUTRA, WAIT_S, Server, check, equal, finish, user
 
 work = tempfile.TemporaryDirectory()
 QUERY = "how are owls counted?"
-DOCUMENTS = ["Owls are counted at night, by their calls.", "A recipe for bread.", "owl [SEP] pellets " * 20, "x"]
+DOCUMENTS = ["Owls are counted at night, by their calls.", "A recipe for bread.", "owl [SEP] pellets " * 8, "x"]
 
 
 def made(shape):
@@ -55,7 +55,7 @@ for shape in ("tiny-bert-rank", "tiny-qwen3-rank"):
     s = Server("--alias", "tiny", "-np", "2", "--rerank", model=made(shape))
     ask = {"model": "tiny", "query": QUERY, "documents": DOCUMENTS}
     status, whole = s.post("/v1/rerank", ask)
-    equal((status, whole["object"], whole["model"]), (200, "list", "tiny"), f"{shape}: /v1/rerank")
+    equal((status, whole.get("object"), whole.get("model")), (200, "list", "tiny"), f"{shape}: /v1/rerank")
     ranks = whole["results"]
     equal(sorted(r["index"] for r in ranks), [0, 1, 2, 3], f"{shape}: every document")
     scores = [r["relevance_score"] for r in ranks]

@@ -175,10 +175,12 @@ static int open_judge(struct service *v, int i, struct server_loaded *loaded, st
 
 static int open_judges(struct service *v, struct server_loaded *loaded, struct lutra_error *err)
 {
+    struct lutra_model_info info;
     int n = v->opts->set.n_judge, rc = 0;
+    lutra_model_info(loaded->model, &info, sizeof info);
     loaded->judge = get_memory((size_t)n * sizeof(lutra_verifier *));
     for (int i = 0; i < n; i++) loaded->judge[i] = NULL;
-    for (int i = 0; i < n && rc == 0; i++) rc = open_judge(v, i, loaded, err);
+    for (int i = 0; i < n && rc == 0 && !info.encoder; i++) rc = open_judge(v, i, loaded, err);
     return rc;
 }
 

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT
  *
- * Encoders: every row sees the whole text.  BERT [Devlin et al. 2018] adds learnt vectors of token, segment and position
- * and norms them; each sub-layer's sum is normed (post-norm); its GELU is the exact one.  Nomic's [Nussbaum et al. 2024]
- * rotates instead of adding positions, has SwiGLU and one matrix for q, k and v.  EmbeddingGemma [Schechter Vera et al.
- * 2025] is Gemma 3 without a causal mask: its windows reach half their length to both sides, and two dense layers may
- * follow the mean.  The files are llama.cpp's.
+ * Encoders: every row sees the whole text.  BERT [Devlin et al. 2018] adds learnt vectors of token, segment and
+ * position and norms them; each sub-layer's sum is normed (post-norm); its GELU is the exact one.  Nomic's [Nussbaum et
+ * al. 2024] rotates instead of adding positions, has SwiGLU and one matrix for q, k and v.  EmbeddingGemma [Schechter
+ * Vera et al. 2025] is Gemma 3 without a causal mask: its windows reach half their length to both sides, and two dense
+ * layers may follow the mean.  The files are llama.cpp's.
  */
 #include "model/model_impl.h"
 

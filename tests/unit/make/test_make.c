@@ -65,12 +65,13 @@ static void check_tensors(const struct weights *w, const struct weights_shape *s
     int64_t d = s->d_model, d_q = s->n_head * s->d_head, d_kv = s->n_kv_head * s->d_head;
     char name[64];
     check_shape(w, "token_embd.weight", d, s->n_vocab);
-    check_shape(w, strncmp(s->arch, "lfm2", 4) ? "output_norm.weight" : "token_embd_norm.weight", d, 1);
+    bool first = !strncmp(s->arch, "lfm2", 4) || strstr(s->arch, "bert");
+    check_shape(w, first ? "token_embd_norm.weight" : "output_norm.weight", d, 1);
     assert_int_equal(weights_tensor_find(w, "output.weight") == NULL, s->tied);
     assert_int_equal(
         weights_tensor_find(w, "rope_freqs.weight") == NULL, s->rope_factor == 0 && !weights_shape_mixed(s));
     static const char *const others[] = {"phi3", "starcoder2", "command-r", "cohere2", "gpt-oss", "gemma4", "qwen35",
-        "qwen35moe", "lfm2", "lfm2moe"}; /* their files open: tests/golden */
+        "qwen35moe", "lfm2", "lfm2moe", "bert", "nomic-bert", "gemma-embedding"}; /* their files open: tests/golden */
     for (size_t i = 0; i < sizeof others / sizeof *others; i++)
         if (!strcmp(s->arch, others[i])) return;
     for (uint32_t i = 0; i < s->n_layer; i++) {

@@ -105,7 +105,10 @@ static void broken_lists_are_named(void **state)
     for (int i = 0; i < 64; i++) order[i] = 63 - i;
     REFUSES(m.list.n_value = VALUE_MAX + 1, "49 values");
     REFUSES(m.list.value[3].dim = 0, "value 3 has 0 elements");
-    REFUSES(m.op[3].kind = OP_COUNT, "there is no kind 25");
+    REFUSES(m.op[3].kind = OP_COUNT, "there is no kind 26");
+    REFUSES(m.op[0].embed.by = EMBED_POSITION, "its table has 0 rows");
+    REFUSES((m.op[0].embed.by = EMBED_SEGMENT, m.list.n_segment = 2), "40 outputs, not 64 and 2");
+    REFUSES((m.list.whole = true, m.layer[2].state_bytes = 64), "in an encoder");
     REFUSES(m.op[3].kind = (enum op_kind) - 1, "there is no kind -1");
     REFUSES(m.op[3].layer = 3, "there is no such layer");
     REFUSES(m.op[2].n_in = 1, "operation 2, kv_append of layer 1: 1 inputs");
