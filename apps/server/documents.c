@@ -151,6 +151,8 @@ void documents_prepare(struct exchange *x, struct problem *p)
     if (i == set->n_store)
         problem_set(p, 400, "invalid_value", "lutra.rag",
             "lutra.rag: the server was started with no store '%.80s' (--rag)", a->store);
+    else if (!permit_has(x->key, PERMIT_STORES, a->store))
+        permit_refuse(p, PERMIT_STORES, "lutra.rag", a->store);
     else if (!message)
         problem_set(p, 400, "invalid_value", "messages", "messages: no question of a user, which lutra.rag needs");
     lutra_store *store = p->status ? NULL : open_store(&set->store[i], &err);

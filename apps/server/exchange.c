@@ -104,6 +104,7 @@ void exchange_end(struct exchange *x, const struct problem *p)
     x->done = x->ready = true;
     wake(x);
     pthread_mutex_unlock(&x->lock);
+    permit_end(x);
     atomic_fetch_sub(&x->server->n_exchange, 1);
     exchange_release(x);
 }

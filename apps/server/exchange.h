@@ -51,14 +51,15 @@ struct exchange {
     char *path, method[16];
     struct text body;
     uint64_t start_us;
-    bool begun;                /* its handler or its work was started */
-    bool at_work;              /* front and stepping threads have it, or had */
-    bool complete;             /* the answer was sent whole */
-    uint64_t body_bytes;       /* received */
-    bool keeps_body;           /* false: what comes is dropped */
-    bool hard_close;           /* the connection ends with the answer */
-    char origin[256];          /* of a browser's page that may read the answer; "" = none */
-    const struct api_key *key; /* NULL: none is needed */
+    bool begun;          /* its handler or its work was started */
+    bool at_work;        /* front and stepping threads have it, or had */
+    bool complete;       /* the answer was sent whole */
+    uint64_t body_bytes; /* received */
+    bool keeps_body;     /* false: what comes is dropped */
+    bool hard_close;     /* the connection ends with the answer */
+    char origin[256];    /* of a browser's page that may read the answer; "" = none */
+    struct api_key *key; /* NULL: none is needed */
+    bool counted;        /* by its key, as a request at work */
     /* The I/O thread's, once work has begun. */
     struct reply reply;
     struct text out;   /* to send */

@@ -33,7 +33,7 @@ bool front_read(struct exchange *x, struct problem *p)
     a->chat_variables = x->server->set->chat_variables;
     struct fields f = {.object = body, .problem = p};
     if (!field_text(&f, "model", &a->model)) field_text(&f, "name", &a->model); /* Ollama's older name */
-    struct served *m = p->status ? NULL : models_find(x->server, a->model, p);
+    struct served *m = p->status ? NULL : models_find(x->server, x->key, a->model, p);
     uint64_t start_us = clock_us();
     if (m && models_hold(m, p)) x->model = m;
     x->reply.load_us = clock_us() - start_us;
@@ -43,14 +43,18 @@ bool front_read(struct exchange *x, struct problem *p)
 static void prepare(struct exchange *x, struct problem *p)
 {
     struct ask *a = &x->ask;
-    if (!front_read(x, p)) return;
+    permit_begin(x, p);
+    if (p->status || !front_read(x, p)) return;
     uint64_t seed = a->sampling.seed;
     a->sampling = x->model->loaded.sampling;
     a->sampling.seed = seed;
     a->set.max_tokens = x->server->set->max_tokens;
+    if (x->key && x->key->n_tokens && (a->set.max_tokens < 0 || a->set.max_tokens > x->key->n_tokens))
+        a->set.max_tokens = x->key->n_tokens;
     a->set.reasoning_budget = x->model->info.reasoning_open ? x->server->set->reasoning_budget : -1;
     a->reasoning_in_text = x->server->set->reasoning_in_text;
     x->route->dialect->read(a, p);
+    if (!p->status) permit_tokens(x, p);
     if (p->status) return;
     x->reply.ask = a;
     x->reply.model = x->model;
@@ -58,7 +62,7 @@ static void prepare(struct exchange *x, struct problem *p)
     if (a->nothing) return;
     if (a->store) documents_prepare(x, p);
     if (p->status) return;
-    if (a->searches) search_prepare(a, x->model, p);
+    if (a->searches) search_prepare(a, x->model, x->key, p);
     ask_prepare(a, x->model, x->server->set->chat_template, p);
     if (p->status) return;
     if (a->embeds) return;

@@ -40,11 +40,11 @@ static int add_key(struct server *s, const char *text, size_t n, const char *nam
     return 0;
 }
 
-/* Lines "KEY [NAME]"; blank ones and those that begin with '#' do not count. */
+/* Lines "KEY [NAME [FIELD=VALUE ...]]"; blank ones and those that begin with '#' do not count. */
 static int read_keys(struct server *s, const char *path)
 {
-    char line[1024];
-    int rc = 0, n_before = s->n_key;
+    char line[4096];
+    int rc = 0, n_before = s->n_key, n_line = 0;
     FILE *f = fopen(path, "re");
     if (!f) {
         s->set->say("%s: %s", path, strerror(errno));
@@ -52,7 +52,14 @@ static int read_keys(struct server *s, const char *path)
     }
     while (rc == 0 && fgets(line, sizeof line, f)) {
         char *save = NULL, *key = strtok_r(line, " \t\r\n", &save), *name = strtok_r(NULL, " \t\r\n", &save);
-        if (key && key[0] != '#') rc = add_key(s, key, strlen(key), name);
+        n_line++;
+        if (strlen(line) + 1 == sizeof line) {
+            s->set->say("%s, line %d: longer than %zu bytes", path, n_line, sizeof line - 2);
+            rc = -1;
+        }
+        if (rc == 0 && key && key[0] != '#') rc = add_key(s, key, strlen(key), name);
+        for (char *word; rc == 0 && name && (word = strtok_r(NULL, " \t\r\n", &save));)
+            if (key[0] != '#') rc = permit_read(s, &s->key[s->n_key - 1], path, n_line, word);
     }
     fclose(f);
     if (rc == 0 && s->n_key == n_before) {
@@ -77,6 +84,8 @@ int guard_open(struct server *s)
 
 void guard_close(struct server *s)
 {
+    for (int i = 0; s->key && i < s->n_key; i++)
+        for (int kind = 0; kind < PERMITS; kind++) free(s->key[i].only[kind]);
     if (s->key) explicit_bzero(s->key, KEYS_MAX * sizeof *s->key);
     free(s->key);
 }
@@ -89,11 +98,11 @@ static bool is_same(const char a[256], const char b[256])
     return differs == 0;
 }
 
-static const struct api_key *find_key(const struct server *s, const char *given)
+static struct api_key *find_key(const struct server *s, const char *given)
 {
     char text[256] = {0};
     size_t n = strlen(given);
-    const struct api_key *found = NULL;
+    struct api_key *found = NULL;
     if (n == 0 || n >= sizeof text) return NULL;
     memcpy(text, given, n);
     for (int i = 0; i < s->n_key; i++)

@@ -6,7 +6,8 @@
 
 #include "state.h"
 
-struct served *models_find(struct server *s, const char *name, struct problem *p)
+/* By name, or -1. */
+static int find(const struct server *s, const char *name)
 {
     static const char latest[] = ":latest"; /* Ollama's tag where there is none */
     int n = s->set->n_model;
@@ -15,10 +16,21 @@ struct served *models_find(struct server *s, const char *name, struct problem *p
     for (int i = 0; i < n; i++)
         for (int k = 0; name && k < s->model[i].set->n_name; k++) {
             const char *known = s->model[i].set->name[k];
-            if (strcmp(known, name) == 0 || (strlen(known) == n_name && strncmp(known, name, n_name) == 0))
-                return &s->model[i];
+            if (strcmp(known, name) == 0 || (strlen(known) == n_name && strncmp(known, name, n_name) == 0)) return i;
         }
-    if (!name || !*name || (n == 1 && !s->set->strict_model)) return &s->model[0];
+    return n == 1 && !s->set->strict_model ? 0 : -1;
+}
+
+struct served *models_find(struct server *s, const struct api_key *key, const char *name, struct problem *p)
+{
+    bool any = !name || !*name;
+    int i = any ? 0 : find(s, name);
+    while (any && i + 1 < s->set->n_model && !permit_model(key, &s->model[i])) i++; /* the first that it may use */
+    if (i >= 0 && permit_model(key, &s->model[i])) return &s->model[i];
+    if (i >= 0) {
+        permit_refuse(p, PERMIT_MODELS, "model", any ? s->model[i].set->name[0] : name);
+        return NULL;
+    }
     problem_set(
         p, 404, "model_not_found", "model", "there is no model '%.200s'; GET /v1/models lists what there is", name);
     return NULL;

@@ -9,7 +9,7 @@
 #include "exchange.h"
 
 /* The model of that name; NULL after a problem.  NULL or "" means the first. */
-struct served *models_find(struct server *s, const char *name, struct problem *p);
+struct served *models_find(struct server *s, const struct api_key *key, const char *name, struct problem *p);
 /* Holds it, opened where it was not, which may take long; false after a problem. */
 bool models_hold(struct served *m, struct problem *p);
 /* Holds it where it is open. */

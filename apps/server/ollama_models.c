@@ -41,6 +41,7 @@ static void put_models(struct exchange *x, struct text *out, bool running)
     text_put(out, "{\"models\":[");
     for (int i = 0, n = 0; i < s->set->n_model; i++) {
         struct served *m = &s->model[i];
+        if (!permit_model(x->key, m)) continue;
         const struct served closed = {.set = m->set}, *shown = &closed;
         if (models_try(m)) shown = m;
         if (running && shown != m) continue;

@@ -148,10 +148,11 @@ void openai_models(struct exchange *x, struct text *out, struct problem *p)
     struct server *s = x->server;
     (void)p;
     text_put(out, "{\"object\":\"list\",\"data\":[");
-    for (int i = 0; i < s->set->n_model; i++) {
+    for (int i = 0, n = 0; i < s->set->n_model; i++) {
         struct served *m = &s->model[i];
+        if (!permit_model(x->key, m)) continue;
         bool held = models_try(m);
-        text_put(out, i ? ",{\"id\":" : "{\"id\":");
+        text_put(out, n++ ? ",{\"id\":" : "{\"id\":");
         text_json_string(out, m->set->name[0]);
         text_print(out, ",\"object\":\"model\",\"created\":%lld,\"owned_by\":\"lutra\"", (long long)s->start_time);
         text_print(out, ",\"status\":{\"value\":\"%s\"}", held ? "loaded" : "unloaded");
@@ -173,7 +174,7 @@ void openai_model(struct exchange *x, struct text *out, struct problem *p)
     for (int i = 0; i < x->server->set->n_model; i++) {
         const struct served *m = &x->server->model[i];
         for (int k = 0; k < m->set->n_name; k++) {
-            if (strcmp(m->set->name[k], name) != 0) continue;
+            if (strcmp(m->set->name[k], name) != 0 || !permit_model(x->key, m)) continue;
             text_put(out, "{\"id\":");
             text_json_string(out, name);
             text_print(out, ",\"object\":\"model\",\"created\":%lld,\"owned_by\":\"lutra\"}",

@@ -73,15 +73,19 @@ void search_read(struct ask *a, const struct fields *f)
 }
 
 /* The judge that is named, or the first that the server was started with; -1: none. */
-static int find_judge(const struct ask *a, const struct server_settings *set, struct problem *p)
+static int find_judge(
+    const struct ask *a, const struct server_settings *set, const struct api_key *key, struct problem *p)
 {
     for (int i = 0; a->judge && i < set->n_judge; i++)
-        if (strcmp(set->judge[i].name, a->judge) == 0) return i;
+        if (strcmp(set->judge[i].name, a->judge) == 0) {
+            if (!permit_has(key, PERMIT_JUDGES, a->judge)) permit_refuse(p, PERMIT_JUDGES, a->judge_field, a->judge);
+            return i;
+        }
     if (a->judge)
         problem_set(p, 400, "invalid_value", a->judge_field, "%s: the server was started with no '%.80s' to judge",
             a->judge_field, a->judge);
     for (int i = 0; i < set->n_judge; i++)
-        if (!set->judge[i].by_name_only) return i;
+        if (!set->judge[i].by_name_only && permit_has(key, PERMIT_JUDGES, set->judge[i].name)) return i;
     return -1;
 }
 
@@ -104,12 +108,12 @@ static void set_width(struct ask *a, const struct served *m, int most, struct pr
             "lutra.search.expand: a width of %d is not a multiple of %d children", a->look.width, a->look.expand);
 }
 
-void search_prepare(struct ask *a, const struct served *m, struct problem *p)
+void search_prepare(struct ask *a, const struct served *m, const struct api_key *key, struct problem *p)
 {
     const struct server_settings *set = m->server->set;
     const json_t *messages = json_object_get(a->chat, "messages"), *message;
     size_t i;
-    int judge = a->look.method == LUTRA_SEARCH_VOTE ? -1 : find_judge(a, set, p);
+    int judge = a->look.method == LUTRA_SEARCH_VOTE ? -1 : find_judge(a, set, key, p);
     bool votes = a->look.method == LUTRA_SEARCH_VOTE || a->look.method == LUTRA_SEARCH_AUTO;
     if (judge < 0 && !votes)
         problem_set(p, 400, "invalid_value", "lutra.search.verifier",

@@ -19,7 +19,7 @@
 /* The field of a body of chat/completions. */
 void search_read(struct ask *a, const struct fields *f);
 /* The rest of it, which needs to know the model. */
-void search_prepare(struct ask *a, const struct served *m, struct problem *p);
+void search_prepare(struct ask *a, const struct served *m, const struct api_key *key, struct problem *p);
 
 /* Of the stepping thread. */
 void search_submit(struct exchange *x);

@@ -39,9 +39,15 @@ struct link {
     bool hung_up;              /* the client sends no more */
 };
 
+enum permit_kind { PERMIT_MODELS, PERMIT_STORES, PERMIT_JUDGES, PERMITS };
+
 struct api_key {
     char text[256];
     char name[64];
+    /* What it may use (permit.c). */
+    char *only[PERMITS];      /* names with commas, owned; NULL = all */
+    int n_tokens, n_requests; /* of a reply; at work at once; 0 = any number */
+    atomic_int n_running;
 };
 
 struct queue {
@@ -139,6 +145,19 @@ void guard_close(struct server *s);
 void guard_check(struct exchange *x, bool is_public, struct problem *p);
 /* The cache domain of its key: no client sees by what is cached what another one has asked. */
 uint64_t guard_domain(const struct exchange *x);
+
+/* permit.c: what a key may use; a key that is NULL, everything */
+bool permit_has(const struct api_key *key, enum permit_kind kind, const char *name);
+bool permit_model(const struct api_key *key, const struct served *m);
+/* 403: the field `param` names what the key may not use. */
+void permit_refuse(struct problem *p, enum permit_kind kind, const char *param, const char *name);
+/* The length of the reply that is asked for. */
+void permit_tokens(const struct exchange *x, struct problem *p);
+/* A request begins, or is one too many: 429; it ends. */
+void permit_begin(struct exchange *x, struct problem *p);
+void permit_end(struct exchange *x);
+/* One "field=value" of the key file; says what is wrong. */
+int permit_read(const struct server *s, struct api_key *key, const char *path, int line, const char *word);
 
 /* log.c */
 void log_access(const struct exchange *x, uint64_t end_us);

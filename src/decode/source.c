@@ -12,11 +12,12 @@ void pass_begin(struct pass *pass, struct batch *batch, struct row_tip *tip, int
 }
 
 /* The caller has seen that there is room. */
-static int32_t append(struct pass *pass, struct row row)
+static int32_t append(struct pass *pass, struct row row, uint64_t domain)
 {
     pass->left.rows--;
     pass->left.outs -= (row.want & WANT_ALL) != 0;
     pass->left.drafts -= (row.want & ROW_DRAFT) != 0;
+    if (pass->domain) pass->domain[pass->batch->n_row] = domain;
     pass->batch->row[pass->batch->n_row++] = row;
     if (row.want & ROW_DRAFT) pass->draft_end = pass->batch->n_row;
     return pass->batch->n_row - 1;
@@ -39,7 +40,7 @@ int pass_tip(struct pass *pass, struct row row, struct row_tip tip)
 {
     if (pass->left.rows < 1 || pass->left.outs < 1) return LUTRA_E_BUSY;
     want_draw(pass, tip.want_top, &row, tip.list.token ? &tip.list : NULL);
-    tip.row = tip.taken = append(pass, row);
+    tip.row = tip.taken = append(pass, row, tip.domain);
     tip.picked = -1;
     pass->tip[pass->n_tip++] = tip;
     return tip.row;
@@ -61,7 +62,7 @@ int32_t pass_draft(struct pass *pass, struct row_tip *tip, int32_t parent, int32
     want_draw(pass, tip->want_top, &row, best ? &tip->list : NULL);
     row.want |= ROW_DRAFT;
     tip->n_draft++;
-    return append(pass, row);
+    return append(pass, row, tip->domain);
 }
 
 void pass_cut(struct pass *pass, int n_row)
@@ -84,14 +85,16 @@ int pass_text(struct pass *pass, const struct sequence *q, int most, bool top)
     if (pass->left.outs < 1 && last >= done && room > last - done) room = last - done;
     int n = batch_fit(pass->batch->bulk, done, left, room);
     for (int pos = done; pos < done + n; pos++)
-        append(pass, (struct row){.token = q->token[pos],
-                         .pos = pos,
-                         .seq = q->id,
-                         .parent = pos == done ? -1 : pass->batch->n_row - 1,
-                         .want = pos > last   ? WANT_NOTHING
-                                 : pos < last ? ROW_BULK
-                                              : ROW_BULK | WANT_DRAW | want_top(pass, top),
-                         .hints = q->hints && pos < last ? &q->hints[pos] : NULL});
+        append(pass,
+            (struct row){.token = q->token[pos],
+                .pos = pos,
+                .seq = q->id,
+                .parent = pos == done ? -1 : pass->batch->n_row - 1,
+                .want = pos > last   ? WANT_NOTHING
+                        : pos < last ? ROW_BULK
+                                     : ROW_BULK | WANT_DRAW | want_top(pass, top),
+                .hints = q->hints && pos < last ? &q->hints[pos] : NULL},
+            q->domain);
     return n;
 }
 

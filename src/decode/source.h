@@ -55,6 +55,7 @@ struct row_tip {
     int n_token;
     int n_prompt;         /* of these, the prompt's */
     uint64_t prompt_hash; /* texts with the same one are replies to one prompt, of one cache domain */
+    uint64_t domain;      /* the cache domain: what its rows teach is for texts of the same one */
     int max_tok;          /* the sequence holds no more */
     bool want_top;        /* its rows and its drafts' want WANT_TOPK in any case */
     int n_draft;          /* drafts beneath it */
@@ -83,6 +84,7 @@ struct pass {
     int n_tip;
     int32_t draft_end; /* no draft lies behind */
     bool want_top;     /* rows that draw want WANT_TOPK in any case: a drafter learns from them */
+    uint64_t *domain;  /* [rows of the batch] of each row, for who learns from it; NULL: all are of domain 0 */
     struct row_room left;
 
     /* set before sources take */

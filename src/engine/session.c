@@ -150,6 +150,7 @@ static int take_arrays(lutra_session *s, size_t *sum, struct lutra_error *err)
     TAKE(s->waits, 1);
     TAKE(s->batch.row, s->n_batch);
     TAKE(s->batch.mark, s->n_batch);
+    TAKE(s->row_domain, s->n_batch);
     TAKE(s->tip, s->n_seq);
     TAKE(s->out_row, n_out);
     TAKE(s->result, n_out);

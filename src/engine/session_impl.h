@@ -104,6 +104,7 @@ struct lutra_session {
     uint64_t prompt_us;   /* lutra_session_settings */
     double prompt_row_us; /* of a prompt's row, as measured; < 0: not yet */
     float fixed_cost;     /* of a row, in passes of one: nothing is measured; 0: none */
+    uint64_t *row_domain; /* [n_batch] pass.domain */
     int32_t *out_row;
     struct row_result *result; /* [n_out] */
     int n_result;

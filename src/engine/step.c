@@ -25,6 +25,7 @@ static void offer_samples(void *self, struct pass *pass)
             .n_token = q->n_token,
             .n_prompt = q->n_prompt,
             .prompt_hash = slot->request->prompt_hash,
+            .domain = slot->request->set.cache_domain,
             .max_tok = slot->request->max_tok,
             .want_top = slot->request->set.top_logprobs > 0,
             .list = sampler_listed(s->sampler, i),
@@ -268,6 +269,7 @@ static int run_pass(lutra_session *s, struct pass *pass, struct lutra_error *err
     struct row_room room = {s->n_batch, s->n_out, s->n_draft};
     pass_begin(pass, &s->batch, s->tip, model_ops(s->model->model)->n_vocab, room);
     pass->want_top = speculator_wants_top(s->speculator);
+    pass->domain = s->row_domain;
     sources_offer(s->sources, pass);
     uint64_t us = speculator_spent_us(s->speculator);
     s->stats.draft_us += us;

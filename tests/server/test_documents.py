@@ -81,6 +81,13 @@ refused("owls", "messages", {"messages": [{"role": "system", "content": "x"}]})
 equal(s.stop(), 0, "SIGTERM")
 
 # A context that holds less than is found: fewer passages, then a part of the best.
+with open(folder.name + "/keys", "w") as f:
+    f.write("k reader stores=owls\n")
+s = Server("--rag", "notes=" + notes, "--rag", "owls=" + other, "--api-key-file", folder.name + "/keys", model=READER)
+for store, status in (("owls", 200), ("notes", 403)):
+    seen, r = s.post(CHAT, user("Where does the owl hunt?", max_tokens=1, lutra={"rag": store}), Authorization="Bearer k")
+    equal((seen, r.get("error", {}).get("param")), (status, "lutra.rag" if status == 403 else None), f"the key's stores: {store}")
+s.stop()
 s = Server("-c", "128", "--rag", "notes=" + notes, model=READER)
 status, r = s.post(CHAT, user(questions[0], max_tokens=20, lutra={"rag": {"store": "notes", "passages": 20}}))
 check(status == 200 and r["usage"]["prompt_tokens"] <= 128 - 20 and len(r["lutra"]["sources"]) < 20, "what fits", (status, r))

@@ -8,6 +8,7 @@ import stat
 import subprocess
 import sys
 import tempfile
+import time
 
 sys.path.insert(0, __file__.rsplit("/", 1)[0])
 from lib import LUTRA, MODEL, QUESTION, WAIT_S, Server, check, equal, finish, user
@@ -56,6 +57,55 @@ for path in (CHAT, "/completion", "/v1/messages", "/v1/responses"):
     check(cached("secret-one", path, text) > 64, f"{path}: still cached for the first")
 s.stop()
 check('"key":"editor"' in s.rest and "secret" not in s.rest, "the log has the key's name only", s.rest)
+
+# ---- what a key may use
+with open(folder.name + "/limited", "w") as f:
+    f.write("all\nfew alice models=abacus-xs-f16 stores= judges=likelihood tokens=5\none bob requests=1\n")
+s = Server("-m", MODEL.replace("abacus-1m", "abacus-xs"), "--api-key-file", folder.name + "/limited", "--check", "countdown",
+           "--check", "rule=equation")
+
+
+def asked(key, path=CHAT, **more):
+    status, r = s.post(path, user(QUESTION, **{"max_tokens": 3, **more}), Authorization="Bearer " + key)
+    return status, r.get("error", {}).get("param") if "error" in r else r["model"]
+
+
+names = lambda key, path, list_: [m.get("id") or m["name"] for m in s.get(path, Authorization="Bearer " + key)[1][list_]]
+equal(names("all", "/v1/models", "data"), ["abacus-1m-f16", "abacus-xs-f16"], "a key without fields sees all models")
+equal(names("few", "/v1/models", "data"), ["abacus-xs-f16"], "a key sees the models that it may use")
+equal(names("few", "/api/tags", "models"), ["abacus-xs-f16:latest"], "... also in Ollama's list")
+equal(s.get("/v1/models/abacus-1m-f16", Authorization="Bearer few")[0], 404, "... and no others by name")
+equal(asked("few"), (200, "abacus-xs-f16"), "no model is named: the first that it may use")
+equal(asked("few", model="abacus-1m-f16"), (403, "model"), "another model")
+equal(asked("all", model="abacus-1m-f16"), (200, "abacus-1m-f16"), "... which others may use")
+equal(asked("few", model="none"), (404, "model"), "a model that there is not")
+equal(asked("few", max_tokens=6), (403, "max_tokens"), "longer replies than it may have")
+equal(asked("few", max_tokens=-1), (403, "max_tokens"), "... or without a limit")
+status, r = s.post(CHAT, user(QUESTION), Authorization="Bearer few")
+equal((status, r["usage"]["completion_tokens"]), (200, 5), "what is not said is what it may have")
+best = {"search": {"method": "best", "width": 2}}
+equal(asked("few", lutra={"search": {**best["search"], "check": "rule"}}), (403, "lutra.search.check"), "a checker that it may not use")
+equal(asked("few", lutra={"search": {**best["search"], "verifier": "likelihood"}}), (200, "abacus-xs-f16"), "a verifier that it may use")
+equal(asked("all", lutra={"search": {**best["search"], "check": "rule"}})[0], 200, "a key without fields may use all")
+slow = s.connect()
+slow.request("POST", CHAT, json.dumps(user(QUESTION, stream=True, ignore_eos=True, max_tokens=-1)), {"Authorization": "Bearer one"})
+answer = slow.getresponse()
+answer.read(1)
+status, headers, text = s.ask("POST", CHAT, user("x"), {"Authorization": "Bearer one"})
+equal((status, json.loads(text)["error"]["code"], headers["Retry-After"]), (429, "too_many_requests", "1"), "one request too many")
+answer.close()
+slow.close()
+end = time.monotonic() + WAIT_S
+while time.monotonic() < end and asked("one")[0] == 429:
+    time.sleep(0.05)
+equal(asked("one")[0], 200, "and then there is room again")
+s.stop()
+for line, word in (("k n models=nothing", "'nothing'"), ("k n tokens=many", "tokens=many"), ("k n colour=red", "colour=red")):
+    with open(folder.name + "/wrong", "w") as f:
+        f.write("# first\n" + line + "\n")
+    done = subprocess.run([LUTRA, "serve", "-m", MODEL, "--port", "0", "--api-key-file", folder.name + "/wrong"],
+                          capture_output=True, text=True, timeout=WAIT_S)
+    check(done.returncode == 1 and word in done.stderr and "line 2" in done.stderr, f"a key file with {line}", done.stderr)
 
 # ---- Host and Origin
 s = Server("--allow-host", "lutra.lan", "--allow-origin", "https://app.example")

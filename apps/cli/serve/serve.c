@@ -60,7 +60,10 @@ static const struct option serve_table[] = {
         .help = "a key that requests must have (Authorization: Bearer KEY); may be repeated. Other users of this "
                 "machine see it in the list of processes"},
     {"--api-key-file", "API_KEY_FILE", OPT_TEXT, AT(set.key_file), "FILE",
-        .help = "keys, one in a line, and behind a blank the name that the log shows", .common = true},
+        .help =
+            "keys, one in a line; behind a blank the name that the log shows, then what it may use: models=, stores=, "
+            "judges= (names with commas), tokens=N of a reply, requests=N at once",
+        .common = true},
     {"--no-auth", "NO_AUTH", OPT_ON, AT(set.no_auth), NULL,
         .help = "serve an address that other machines reach although there are no keys"},
     {"--allow-origin", "ALLOW_ORIGIN", OPT_LIST, AT(origin), "ORIGIN",

@@ -7,13 +7,68 @@
  */
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "decode/speculate/drafter_impl.h"
 
-static int open_table(void **self, const struct spec_limits *lim, struct lutra_error *err)
+/* A table for each cache domain, so that what one client's texts have taught shows in no other one's passes.  There are
+ * DOMAINS of them; one more domain takes the table that was learnt into longest ago, once that has not been for
+ * IDLE_PASSES, and till then has none.  Tables take memory as they are written. */
+enum { DOMAINS = 8, IDLE_PASSES = 256 };
+
+struct recycler {
+    int32_t n_vocab;
+    int64_t n_pass;
+    struct table {
+        uint64_t domain;
+        int64_t used;            /* the pass that wrote it last; 0: none has */
+        struct row_hints *entry; /* [n_vocab] */
+    } table[DOMAINS];
+};
+
+static void close_tables(void *self)
 {
-    *self = calloc((size_t)lim->n_vocab, sizeof(struct row_hints));
-    return *self ? 0 : lutra_fail(err, LUTRA_E_NO_MEMORY, "recycle: no memory for %d tokens", lim->n_vocab);
+    struct recycler *r = self;
+    if (r)
+        for (int i = 0; i < DOMAINS; i++) free(r->table[i].entry);
+    free(r);
+}
+
+static int open_tables(void **self, const struct spec_limits *lim, struct lutra_error *err)
+{
+    struct recycler *r = *self = calloc(1, sizeof *r);
+    bool ok = r;
+    for (int i = 0; i < DOMAINS && ok; i++)
+        ok = (r->table[i].entry = calloc((size_t)lim->n_vocab, sizeof(struct row_hints)));
+    if (ok) return r->n_vocab = lim->n_vocab, 0;
+    close_tables(r);
+    *self = NULL;
+    return lutra_fail(err, LUTRA_E_NO_MEMORY, "recycle: no memory for %d tokens", lim->n_vocab);
+}
+
+static struct row_hints *find_table(const struct recycler *r, uint64_t domain)
+{
+    for (int i = 0; i < DOMAINS; i++)
+        if (r->table[i].used && r->table[i].domain == domain) return r->table[i].entry;
+    return NULL;
+}
+
+/* The domain's table to write into, a new one if need be; NULL: all are others'. */
+static struct row_hints *take_table(struct recycler *r, uint64_t domain)
+{
+    struct table *t = NULL;
+    for (int i = 0; i < DOMAINS && !t; i++)
+        if (r->table[i].used && r->table[i].domain == domain) t = &r->table[i];
+    if (!t) {
+        t = &r->table[0];
+        for (int i = 1; i < DOMAINS; i++)
+            if (r->table[i].used < t->used) t = &r->table[i];
+        if (t->used && r->n_pass - t->used < IDLE_PASSES) return NULL;
+        if (t->used) memset(t->entry, 0, (size_t)r->n_vocab * sizeof *t->entry);
+        t->domain = domain;
+    }
+    t->used = r->n_pass;
+    return t->entry;
 }
 
 /* By rank (0, 1, 2-3, 4-7) and by depth (tip, one below, further). */
@@ -32,9 +87,10 @@ struct place {
 /* Best first: each time the likeliest of all next children. */
 static int draft(const struct draft_ask *ask, struct draft_node *node)
 {
-    const struct row_hints *table = ask->self;
+    const struct row_hints *table = find_table(ask->self, ask->tip->domain);
     struct place places[SPEC_DRAFT_MOST + 1], *place = places + 1; /* place[-1]: the tip */
     int n = 0;
+    if (!table) return 0;
     place[-1] = (struct place){ask->tip->token[ask->tip->n_token - 1], 0, 0, 1};
     for (float last = 1; n < ask->most; n++) {
         int up = -1, kind = 0;
@@ -56,18 +112,32 @@ static int draft(const struct draft_ask *ask, struct draft_node *node)
     return n;
 }
 
+static uint64_t domain_of(const struct pass *pass, int row)
+{
+    return pass->domain ? pass->domain[row] : 0;
+}
+
 /* Rows of prompts that have hints [SDNPU 4.3], then rows that were verified. */
 static void see(void *self, const struct pass *pass)
 {
-    struct row_hints *table = self;
+    struct recycler *to = self;
+    struct row_hints *table;
+    to->n_pass++;
     for (int r = 0; r < pass->batch->n_row; r++)
-        if (pass->batch->row[r].hints) table[pass->batch->row[r].token] = *pass->batch->row[r].hints;
+        if (pass->batch->row[r].hints && (table = take_table(to, domain_of(pass, r))))
+            table[pass->batch->row[r].token] = *pass->batch->row[r].hints;
     for (int i = 0; i < pass->n_result; i++) {
         const struct row_result *r = &pass->result[i];
         const struct row *row = &pass->batch->row[r->row];
-        if (row->want & WANT_TOPK && isfinite(r->log_sum_exp)) row_hints_of(r, &table[row->token]);
+        if (row->want & WANT_TOPK && isfinite(r->log_sum_exp) && (table = take_table(to, domain_of(pass, r->row))))
+            row_hints_of(r, &table[row->token]);
     }
 }
 
-const struct drafter drafter_recycle = {
-    .prior = 0.7f, .wants_top = true, .faint = true, .open = open_table, .close = free, .draft = draft, .see = see};
+const struct drafter drafter_recycle = {.prior = 0.7f,
+    .wants_top = true,
+    .faint = true,
+    .open = open_tables,
+    .close = close_tables,
+    .draft = draft,
+    .see = see};

@@ -272,6 +272,46 @@ static void recycle_walks_what_was_likely(void **state)
     drafter_recycle.close(self);
 }
 
+static int recycle_at(void *self, uint64_t domain, int32_t token)
+{
+    struct spec_settings set = {.p_min = 0.01f};
+    struct row_tip tip = {.token = &token, .n_token = 1, .domain = domain};
+    struct draft_node node[SPEC_DRAFT_MOST];
+    for (int i = 0; i < DRAFT_KINDS; i++) sure[i] = 1;
+    return drafter_recycle.draft(&(struct draft_ask){self, &set, sure, &tip, SPEC_DRAFT_MOST}, node);
+}
+
+/* What one domain's rows teach shows in its own drafts only; of more domains than tables the idle ones give theirs. */
+static void recycle_keeps_domains_apart(void **state)
+{
+    (void)state;
+    static struct by_hand h;
+    static uint64_t domain[64];
+    struct spec_limits lim = {.n_vocab = VOCAB, .n_seq = 1};
+    void *self;
+    assert_int_equal(drafter_recycle.open(&self, &lim, NULL), 0);
+    add_row(&h, 1, -1, (int32_t[]){2, 3, 4, 5});
+    h.pass.domain = domain;
+    for (uint64_t d = 1; d <= 8; d++) {
+        domain[0] = d;
+        drafter_recycle.see(self, &h.pass);
+        for (uint64_t other = 0; other <= 9; other++)
+            assert_int_equal(recycle_at(self, other, 1) > 0, other >= 1 && other <= d);
+    }
+    domain[0] = 9; /* no table is idle */
+    drafter_recycle.see(self, &h.pass);
+    assert_int_equal(recycle_at(self, 9, 1), 0);
+    assert_true(recycle_at(self, 1, 1) > 0);
+    domain[0] = 8;
+    for (int i = 0; i < 256; i++) drafter_recycle.see(self, &h.pass);
+    domain[0] = 9;
+    drafter_recycle.see(self, &h.pass);
+    assert_true(recycle_at(self, 9, 1) > 0);
+    assert_int_equal(recycle_at(self, 1, 1), 0); /* the one written longest ago, emptied */
+    assert_true(recycle_at(self, 2, 1) > 0);
+    drafter_recycle.close(self);
+}
+
 /* Behind a rejection the longest stretch that ranks high is offered again, from its start or behind where the text has
  * come to, for four passes. */
 static void extend_offers_a_rejected_stretch(void **state)
@@ -617,6 +657,7 @@ int main(void)
         cmocka_unit_test(suffix_counts_continuations),
         cmocka_unit_test(calibrated_says_what_was_expected),
         cmocka_unit_test(recycle_walks_what_was_likely),
+        cmocka_unit_test(recycle_keeps_domains_apart),
         cmocka_unit_test(extend_offers_a_rejected_stretch),
         cmocka_unit_test(outside_guesses_are_put_in_order),
         cmocka_unit_test(outside_guesses_name_their_kind),

@@ -548,6 +548,33 @@ static void what_is_not_built_is_refused(void **state)
     fixture_close(&f);
 }
 
+/* A text that one cache domain has had is drafted from for that domain; another one's drafts know nothing of it. */
+static void domains_learn_apart(void **state)
+{
+    (void)state;
+    struct fixture f;
+    int n_drafted[3];
+    fixture_open(&f, "tiny-qwen2", "F16", 1);
+    stop_time(&f);
+    spec_session(&f, 2, "recycle");
+    for (int i = 0; i < 3; i++) {
+        struct lutra_request r;
+        struct heard h = {0};
+        lutra_request_init(&r, sizeof r);
+        r.prompt = (int32_t[]){token_at(3)};
+        r.n_prompt = 1;
+        r.max_tokens = 12;
+        r.ignore_end = true;
+        r.cache_domain = i < 2 ? 7 : 8;
+        r.on_end = on_end;
+        r.user = &h;
+        OK(lutra_generate(f.s, &r, err));
+        n_drafted[i] = h.n_drafted;
+    }
+    assert_true(n_drafted[1] > n_drafted[0] && n_drafted[2] < n_drafted[1]);
+    fixture_close(&f);
+}
+
 /* What is likely behind each token goes with a fork. */
 static void forks_have_the_hints(void **state)
 {
@@ -762,6 +789,7 @@ int main(void)
         cmocka_unit_test(what_is_not_built_is_refused),
         cmocka_unit_test(steps_end_within_a_pass),
         cmocka_unit_test(budgets_choose_the_same),
+        cmocka_unit_test(domains_learn_apart),
         cmocka_unit_test(forks_have_the_hints),
         cmocka_unit_test(npus_say_the_same),
         cmocka_unit_test(right_drafts_are_taken),
