@@ -355,7 +355,7 @@ static void judge(const char *path, const char *device, const struct task *t, in
     memset(&b, 0, sizeof b);
     check(lutra_runtime_open(&b.runtime, &rs, &err), &err);
     const char *only = strcmp(device, "cpu") ? t->only : NULL;
-    if (only) keep_only(b.runtime->device[0], only);
+    if (only) keep_only(b.runtime->devices.device[0], only);
     check(lutra_model_open(&b.model, b.runtime, path, &ms, &err), &err);
     check(lutra_session_open(&b.session, b.model, &ss, &err), &err);
     if (t->chunk)

@@ -7,6 +7,8 @@
  *     chat.messages = &message;
  *     chat.n_message = 1;
  *     lutra_chat_tokenize(model, &chat, tokens, n_max, &n_tok, &err);
+ *
+ * Threads: any, several on one model at once.  Callbacks run on the calling thread.
  */
 #ifndef LUTRA_CHAT_H
 #define LUTRA_CHAT_H

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
  * Not promised: what speculation is studied with.  These names and their meaning may change with any version; the rest
- * of lutra/ does without them.
+ * of lutra/ does without them.  Callbacks run as lutra/session.h says.
  */
 #ifndef LUTRA_EXPERIMENTAL_H
 #define LUTRA_EXPERIMENTAL_H

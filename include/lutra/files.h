@@ -1,6 +1,9 @@
 /* SPDX-License-Identifier: MIT
  *
  * Model files: quantize, pack, make, inspect.
+ *
+ * Threads: any; calls on one runtime take turns on its devices with the passes of its sessions.  Callbacks run on the
+ * calling thread and may not use the models of this call.
  */
 #ifndef LUTRA_FILES_H
 #define LUTRA_FILES_H

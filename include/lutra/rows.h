@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
  * Rows: the layer below requests, for search, verification and evaluation by the program itself.
+ *
+ * Threads: these calls are for the thread that steps the session, between passes; not for callbacks.
  */
 #ifndef LUTRA_ROWS_H
 #define LUTRA_ROWS_H

@@ -1,6 +1,11 @@
 /* SPDX-License-Identifier: MIT
  *
  * Test-time scaling: several candidates, one answer; and the verifiers that judge them.
+ *
+ * Threads: lutra_search_submit(), lutra_search_done() and lutra_search_close() are for the thread that steps the
+ * session, between passes.  Calls on one verifier must not overlap, the searches that use it included.
+ * Callbacks: on_event and lutra_verifier_settings.check run in lutra_step(), as lutra/session.h says; the latter in
+ * lutra_verifier_check(), too.
  */
 #ifndef LUTRA_SEARCH_H
 #define LUTRA_SEARCH_H

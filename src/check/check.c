@@ -7,7 +7,7 @@
 #include <stdarg.h>
 #include <stdio.h>
 
-#include "engine/settings.h"
+#include "base/settings.h"
 
 void lutra_check_settings_init(struct lutra_check_settings *settings, size_t size)
 {

@@ -397,9 +397,9 @@ static int guesses(void *self, int tip, const struct draft_guess **out)
     return 0;
 }
 
-uint64_t draft_model_bytes(const struct draft_model *d)
+const lutra_session *draft_model_session(const struct draft_model *d)
 {
-    return d->s->bytes;
+    return d->s;
 }
 
 struct spec_model draft_model_face(struct draft_model *d)

@@ -4,49 +4,14 @@
  * model's file has a value that is no number, the tensor it is in.
  */
 #include <math.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "engine/session_impl.h"
-#include "quant/quant.h"
-
-enum { CHUNK_ELEMS = 1 << 16 };
 
 static bool all_finite(const float *x, size_t n)
 {
     for (size_t i = 0; i < n; i++)
         if (!isfinite(x[i])) return false;
     return true;
-}
-
-/* scratch: [2][CHUNK_ELEMS], the values and, aligned, what they are made of. */
-static bool tensor_finite(const struct tensor *t, float *scratch)
-{
-    const struct quant_info *q = quant_info_of(t->type);
-    if (!q || !t->data) return true;
-    size_t block = q->block_elems, chunk = CHUNK_ELEMS / block * block, n = 1;
-    for (int d = 0; d < t->n_dim; d++) n *= (size_t)t->ne[d];
-    for (size_t at = 0; at < n; at += chunk) {
-        size_t part = n - at < chunk ? n - at : chunk;
-        memcpy(
-            scratch + CHUNK_ELEMS, (const char *)t->data + at / block * q->block_bytes, part / block * q->block_bytes);
-        q->dequantize(scratch + CHUNK_ELEMS, scratch, part);
-        if (!all_finite(scratch, part)) return false;
-    }
-    return true;
-}
-
-/* The first tensor of the file with a value that is no number; NULL = none, or out of memory. */
-static const char *find_tensor(const struct weights *w)
-{
-    const char *name = NULL;
-    float *scratch = malloc(2 * CHUNK_ELEMS * sizeof *scratch);
-    for (size_t i = 0; scratch && !name && i < weights_tensor_count(w); i++) {
-        const struct tensor *t = weights_tensor_at(w, i);
-        if (!tensor_finite(t, scratch)) name = t->name;
-    }
-    free(scratch);
-    return name;
 }
 
 static bool is_number(const lutra_session *s, const struct row_result *r)
@@ -66,7 +31,7 @@ int session_check_numbers(const lutra_session *s, struct lutra_error *err)
     for (int i = 0; i < s->n_result; i++) {
         if (is_number(s, &s->result[i])) continue;
         const struct row *row = &s->batch.row[s->result[i].row];
-        const char *name = find_tensor(s->model->weights);
+        const char *name = weights_not_finite(s->model->weights);
         return lutra_fail_at(err, LUTRA_E_INTERNAL, (uint64_t)row->pos,
             "%s: what the model predicts at position %d is not a number%s%s%s", weights_path(s->model->weights),
             row->pos, name ? "; the tensor '" : "", name ? name : "", name ? "' holds NaN or infinity" : "");

@@ -149,8 +149,8 @@ void hints_close(lutra_session *s)
     const lutra_runtime *rt = s->model->runtime;
     if (!s->hints.list.op) return;
     let_go(s);
-    for (int i = 0; i < rt->n_device; i++) {
-        struct device *d = rt->device[i];
+    for (int i = 0; i < rt->devices.n_device; i++) {
+        struct device *d = rt->devices.device[i];
         if (d->memory) d->memory->unload(d, &s->hints.list);
         if (d->extras && d->extras->forget) d->extras->forget(d, &s->hints.list);
     }

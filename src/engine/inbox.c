@@ -8,40 +8,26 @@
  */
 #include "engine/session_impl.h"
 
-#include <errno.h>
-#include <time.h>
-
-void inbox_init(lutra_runtime *rt)
+static struct bell *bell_of(const lutra_session *s)
 {
-    pthread_condattr_t monotonic;
-    pthread_condattr_init(&monotonic);
-    pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
-    pthread_mutex_init(&rt->inbox_lock, NULL);
-    pthread_cond_init(&rt->inbox_news, &monotonic);
-    pthread_condattr_destroy(&monotonic);
-}
-
-void inbox_fini(lutra_runtime *rt)
-{
-    pthread_cond_destroy(&rt->inbox_news);
-    pthread_mutex_destroy(&rt->inbox_lock);
+    return &s->model->runtime->inbox;
 }
 
 static void lock(const lutra_session *s)
 {
-    pthread_mutex_lock(&s->model->runtime->inbox_lock);
+    bell_lock(bell_of(s));
 }
 
 static void unlock(const lutra_session *s)
 {
-    pthread_mutex_unlock(&s->model->runtime->inbox_lock);
+    bell_unlock(bell_of(s));
 }
 
 /* With the lock. */
 static void tell(lutra_session *s)
 {
     s->inbox.n_news++;
-    pthread_cond_broadcast(&s->model->runtime->inbox_news);
+    bell_ring(bell_of(s));
 }
 
 /* ---- from any thread ---- */
@@ -207,21 +193,6 @@ static lutra_session *ready_one(lutra_session *const *session, int n, uint64_t n
     return NULL;
 }
 
-static void sleep_for(lutra_runtime *rt, uint64_t us)
-{
-    enum { DAY_S = 86400 };
-    struct timespec until;
-    if (us == CLOCK_NEVER_US) {
-        pthread_cond_wait(&rt->inbox_news, &rt->inbox_lock);
-        return;
-    }
-    clock_gettime(CLOCK_MONOTONIC, &until);
-    uint64_t ns = (uint64_t)until.tv_nsec + us % 1000000 * 1000;
-    until.tv_sec += (time_t)(us / 1000000 < DAY_S ? us / 1000000 : DAY_S) + (time_t)(ns / 1000000000);
-    until.tv_nsec = (long)(ns % 1000000000);
-    pthread_cond_timedwait(&rt->inbox_news, &rt->inbox_lock, &until);
-}
-
 int lutra_wait(lutra_session *const *session, int n_session, int64_t timeout_us)
 {
     if (!session || n_session < 1) return LUTRA_E_ARGUMENT;
@@ -237,7 +208,7 @@ int lutra_wait(lutra_session *const *session, int n_session, int64_t timeout_us)
         now = clock_now_us(rt->clock);
         ready = ready_one(session, n_session, now, &next);
         if (ready || now >= end) break;
-        sleep_for(rt, next == CLOCK_NEVER_US ? next : next - now);
+        bell_sleep(&rt->inbox, next == CLOCK_NEVER_US ? next : next - now);
     }
     if (ready) ready->inbox.woken = false;
     unlock(session[0]);

@@ -14,7 +14,7 @@ static struct device *home_of(const lutra_session *s, bool cache)
     const struct plan *plan = &s->model->plan;
     for (int i = 0; i < plan->n_device; i++)
         if (plan->device[i]->memory && (!cache || plan_keeps_cache(plan, plan->device[i]))) return plan->device[i];
-    return s->model->runtime->cpu;
+    return s->model->runtime->devices.cpu;
 }
 
 /* Wanted rows, those for hints among them. */
@@ -91,7 +91,7 @@ static int open_cache(lutra_session *s, enum quant_type type, struct lutra_error
                        : d->ops->buffer_alloc(d, bytes, &s->kv_memory, err);
     if (rc < 0) return rc;
     size_t states = kv_state_bytes(&kv, NULL);
-    d = s->model->runtime->cpu;
+    d = s->model->runtime->devices.cpu;
     if (states) TRY(d->ops->buffer_alloc(d, states, &s->state_memory, err));
     kv.state = s->state_memory.host;
     s->bytes += s->kv_memory.bytes + s->state_memory.bytes;
@@ -182,14 +182,14 @@ int memory_follow(lutra_session *s, struct lutra_error *err)
 static int reserve_plan(lutra_session *s, const struct plan *plan, struct lutra_error *err)
 {
     for (int i = 0; i < plan->n_device; i++)
-        if (plan->device[i] != s->model->runtime->cpu) TRY(reserve(s, plan->device[i], err));
+        if (plan->device[i] != s->model->runtime->devices.cpu) TRY(reserve(s, plan->device[i], err));
     return 0;
 }
 
 int memory_open(lutra_session *s, enum quant_type type, struct lutra_error *err)
 {
     TRY(check_windows(s, err));
-    TRY(reserve(s, s->model->runtime->cpu, err)); /* it stands behind all others */
+    TRY(reserve(s, s->model->runtime->devices.cpu, err)); /* it stands behind all others */
     TRY(reserve_plan(s, &s->model->plan, err));
     TRY(reserve_plan(s, &s->model->plan_many, err));
     TRY(open_cache(s, type, err));
@@ -205,7 +205,7 @@ void memory_close(lutra_session *s)
     hints_close(s);
     for (int i = 0; i < s->n_joined; i++) leave(s, &s->joined[i]);
     if (s->kv_memory.host) s->cache_home->ops->buffer_free(s->cache_home, &s->kv_memory);
-    struct device *cpu = s->model->runtime->cpu;
+    struct device *cpu = s->model->runtime->devices.cpu;
     if (s->state_memory.host) cpu->ops->buffer_free(cpu, &s->state_memory);
     for (int v = 0; v < VALUE_MAX; v++)
         if (s->value[v].host) s->home->ops->buffer_free(s->home, &s->value[v]);

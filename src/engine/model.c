@@ -11,8 +11,9 @@
 
 #include "base/hash.h"
 #include "engine/model_impl.h"
-#include "engine/settings.h"
+#include "base/settings.h"
 #include "kv/kv.h"
+#include "model/vocab.h"
 #include "quant/quant.h"
 
 /* ---- chat template ---- */
@@ -64,7 +65,7 @@ static int place_weights(struct lutra_model *m, struct lutra_error *err)
     TRY(place_by_plan(&m->plan_many, err));
     for (int i = 0; i < model_n_weight(m->model); i++) {
         struct weight *w = model_weight(m->model, i);
-        if (!w->device) w->device = m->runtime->cpu; /* no operation uses it */
+        if (!w->device) w->device = m->runtime->devices.cpu; /* no operation uses it */
     }
     return 0;
 }
@@ -85,8 +86,8 @@ static void release_device(struct lutra_model *m, struct device *d)
 static void release_weights(struct lutra_model *m)
 {
     turn_take(&m->runtime->turn, TURN_ALL);
-    for (int i = 0; i < m->runtime->n_device; i++) {
-        struct device *d = m->runtime->device[i];
+    for (int i = 0; i < m->runtime->devices.n_device; i++) {
+        struct device *d = m->runtime->devices.device[i];
         release_device(m, d);
         if (d->extras && d->extras->forget) d->extras->forget(d, model_ops(m->model));
     }
@@ -222,8 +223,8 @@ int model_leave_device(struct lutra_model *m, struct device *lost, struct lutra_
     lutra_runtime *rt = m->runtime;
     char others[160] = "";
     lutra_model_settings_init(&set, sizeof set);
-    for (int i = 0; i < rt->n_device; i++)
-        if (rt->device[i] == lost) atomic_store(&rt->lost[i], true);
+    for (int i = 0; i < rt->devices.n_device; i++)
+        if (rt->devices.device[i] == lost) atomic_store(&rt->lost[i], true);
     int n_device = model_devices(m, device);
     if (n_device == 0) { /* none of those that it was given */
         atomic_store(&m->devices, TURN_ALL);

@@ -7,6 +7,7 @@
 
 #include "decode/row_cost.h"
 #include "engine/runtime.h"
+#include "kv/kv.h"
 #include "model/model.h"
 #include "sched/profile.h"
 #include "text/reasoning.h"
@@ -59,8 +60,21 @@ int model_devices(const lutra_model *m, struct device *out[PLAN_DEVICES]);
 /* Whether one of its plans has this device. */
 bool model_uses(const lutra_model *m, const struct device *d);
 
+/* memory.c: what a session's cache of n_block blocks is opened with, but for its order. */
+struct kv_settings memory_cache(const struct op_list *list, enum quant_type type, int n_ctx, int64_t n_block, int n_seq,
+    int n_row, int n_draft, bool free_windows);
+
+/* Of a model opened by piece: prepares what n operations read and is not prepared yet; with another model nothing.
+ * What was held when it fails goes with the model. */
+int model_hold(struct lutra_model *m, const struct op *op, int n, struct lutra_error *err);
+void model_let_go(struct lutra_model *m, const struct op *op, int n);
+
+/* What tells its profile from others, and where that lies for these devices: to be freed, NULL: out of memory. */
+void model_profile_key(const lutra_model *m, char model[24], struct profile_key *key);
+char *model_profile_path(const lutra_model *m);
+
 /* As lutra_model_open, for the quantizer: matrices keep the file's column order (weights_order).
- * by_piece: only observe.c runs it, piece by piece and not to its head; weights are prepared when a piece holds them,
+ * by_piece: only quantize/observe.c runs it, piece by piece and not to its head; weights are prepared when a piece holds them,
  * and released behind it. */
 int model_open_unsorted(lutra_model **out, lutra_runtime *runtime, const char *path,
     const struct lutra_model_settings *settings, bool by_piece, struct lutra_error *err);

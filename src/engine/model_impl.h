@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * Opening a model, in parts: its tokens (vocab.c), its sampling (sampling.c), its weights (model.c).
+ * Opening a model, in parts: its sampling (sampling.c), its weights (model.c).
  */
 #ifndef LUTRA_ENGINE_MODEL_IMPL_H
 #define LUTRA_ENGINE_MODEL_IMPL_H
@@ -20,28 +20,10 @@ int model_device_named(
 /* Which plans, as lutra_model_settings.plan says; and these plans on the devices that are left. */
 int model_choose_plans(lutra_model *m, const char *wish, struct lutra_error *err);
 int model_open_plans(lutra_model *m, struct lutra_error *err);
-/* Where a model's profile for these devices lies; to be freed, NULL: out of memory.  It is written whole or not at all;
- * text: what is in it, freed by the caller; or NULL. */
-char *profile_path(const lutra_model *m);
-int profile_write(
-    const lutra_model *m, const char *path, const struct profile *p, char **text, struct lutra_error *err);
-
 /* override.c: sets weight.only of the tensors that "PATTERN=DEVICE,..." names; before the plan is opened. */
 int model_override(struct lutra_model *m, const char *list, struct lutra_error *err);
 
-/* Prepares what n operations read and is not prepared yet; with another model nothing.  What was held when it fails
- * goes with the model. */
-int model_hold(struct lutra_model *m, const struct op *op, int n, struct lutra_error *err);
-void model_let_go(struct lutra_model *m, const struct op *op, int n);
-
-/* The vocabulary of a file.  The caller closes *out, NULL on failure. */
-int vocab_read(struct text_vocab **out, const struct weights *w, struct lutra_error *err);
-
 /* sampling.c: what a model file says of sampling. */
 int model_read_sampling(struct lutra_model *model, struct lutra_error *err);
-
-/* text.c: whether the text of tokens ends with the tag that opens reasoning; tags may be NULL. */
-bool text_opens_reasoning(
-    const struct text_vocab *vocab, const struct text_tags *tags, const int32_t *token, int n_tok);
 
 #endif

@@ -44,7 +44,7 @@ int model_override(struct lutra_model *m, const char *list, struct lutra_error *
                 err, LUTRA_E_ARGUMENT, "override_tensor: '%.*s' is no PATTERN=DEVICE", (int)(n < 60 ? n : 60), item);
         int number = model_device_named(m->runtime, "override_tensor", item + at + 1, n - at - 1, err);
         if (number < 0) return number;
-        int found = give(m, item, at, m->runtime->device[number], err);
+        int found = give(m, item, at, m->runtime->devices.device[number], err);
         if (found < 0) return found;
         if (!found)
             log_line(

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * The packed cache of a model: found when it is opened, written by lutra_pack(); and what passes cost, beside it.
+ * The packed cache of a model, found when it is opened (beside/pack.c writes it); and what passes cost, beside it.
  */
 #include "weights/packed.h"
 
@@ -8,7 +8,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/hash.h"
@@ -25,47 +24,12 @@ static char *path_beside(const char *model)
     return path;
 }
 
-/* What a device makes of a weight, or has made. */
-static bool view_of(const struct weight *w, struct packed_view *out)
-{
-    const struct device_extras *x = w->device->extras;
-    return x && x->packed && x->packed(w->device, w, out);
-}
-
-/* ---- which files have been compared ----
- *
- * Mapped copies are read by passes only, so somebody has to compare their sums: whoever opens a file first, about a
- * second per GB.  That it was good stands beside it, with what changes when it is written to or replaced. */
-
-static bool known_of(const struct lutra_model *m, char *path, size_t n, uint64_t *key)
-{
-    const char *packed = weights_path(m->packed);
-    struct stat st;
-    char who[512];
-    if (stat(packed, &st) < 0) return false;
-    int k = snprintf(who, sizeof who, "%lld %lld.%09ld %lld.%09ld %llu %llu %s", (long long)st.st_size,
-        (long long)st.st_mtim.tv_sec, (long)st.st_mtim.tv_nsec, (long long)st.st_ctim.tv_sec, (long)st.st_ctim.tv_nsec,
-        (unsigned long long)st.st_ino, (unsigned long long)st.st_dev, m->runtime->text);
-    *key = hash_bytes(1, who, k < (int)sizeof who ? (size_t)k : sizeof who - 1);
-    return snprintf(path, n, "%s.checked", packed) < (int)n;
-}
-
-static bool is_known(const struct lutra_model *m)
-{
-    char path[4096];
-    uint64_t key;
-    double one;
-    return known_of(m, path, sizeof path, &key) && figures_read(path, key, &one, 1);
-}
-
 void packed_cache_known(const struct lutra_model *m)
 {
-    char path[4096];
-    uint64_t key;
-    const double one = 1;
     struct lutra_error why;
-    if (!m->packed || m->by_piece || !m->check_packed || m->n_damaged || is_known(m)) return;
-    if (known_of(m, path, sizeof path, &key) && figures_write(path, key, &one, 1, &why) < 0)
+    const char *machine = m->runtime->devices.text;
+    if (!m->packed || m->by_piece || !m->check_packed || m->n_damaged || packed_is_good(m->packed, machine)) return;
+    if (packed_note_good(m->packed, machine, &why) < 0)
         log_line(&m->runtime->log, LUTRA_LOG_INFO, "the packed copy is compared again next time: %s", why.what);
 }
 
@@ -79,7 +43,7 @@ void packed_cache_find(struct lutra_model *m)
         struct weight *w = model_weight(m->model, i);
         struct packed_view v;
         if (w->packed) continue;
-        bool kept = view_of(w, &v);
+        bool kept = packed_view_of(w, &v);
         w->stored = kept ? packed_find(m->packed, v.layout, w->tensor.name, v.bytes, &w->stored_sum) : NULL;
         w->copy_stored = copy;
         w->check_stored = m->check_packed;
@@ -107,7 +71,7 @@ int packed_cache_open(struct lutra_model *m, const struct lutra_model_settings *
     int rc = there || !wish ? 0 : lutra_fail(err, LUTRA_E_IO, "%s: %s", path, strerror(errno));
     if (there && packed_open(&m->packed, path, m->weights, &why) < 0)
         log_line(&m->runtime->log, LUTRA_LOG_WARN, "%s; left out", why.what);
-    m->check_packed = set->check_packed || (m->packed && !is_known(m));
+    m->check_packed = set->check_packed || (m->packed && !packed_is_good(m->packed, m->runtime->devices.text));
     if (m->packed && m->check_packed && !packed_gaps_clean(m->packed)) {
         log_line(&m->runtime->log, LUTRA_LOG_WARN, "%s: damaged between its tensors; left out", path);
         weights_close(&m->packed);
@@ -127,7 +91,7 @@ static bool costs_of(const lutra_session *s, char *path, size_t n, uint64_t *key
     const struct demand *all = m->demand.rows;
     if (!m->packed) return false;
     char who[512];
-    int k = snprintf(who, sizeof who, "%s\n%s\n%s\n%s\n%llu %llu", m->runtime->text, m->name, m->file_type,
+    int k = snprintf(who, sizeof who, "%s\n%s\n%s\n%s\n%llu %llu", m->runtime->devices.text, m->name, m->file_type,
         m->plan_text, (unsigned long long)all[ROWS_ALL].weight_bytes, (unsigned long long)all[ROWS_ALL].mac);
     *key = hash_bytes(ROW_COST_KNOTS, who, k < (int)sizeof who ? (size_t)k : sizeof who - 1);
     return snprintf(path, n, "%s.costs", weights_path(m->packed)) < (int)n;
@@ -158,68 +122,4 @@ void packed_costs_write(const lutra_session *s)
     if (!s->speculator || !costs_of(s, path, sizeof path, &key)) return;
     if (figures_write(path, key, s->cost.us, ROW_COST_KNOTS, &why) < 0)
         log_line(&s->model->runtime->log, LUTRA_LOG_INFO, "costs of rows are not kept: %s", why.what);
-}
-
-/* ---- writing ---- */
-
-/* What the device has made of the model's matrices; *out is freed by the caller. */
-static int collect(const lutra_model *m, struct packed_copy **out, size_t *n, struct lutra_error *err)
-{
-    int n_weight = model_n_weight(m->model);
-    *n = 0;
-    *out = calloc((size_t)n_weight + 1, sizeof **out);
-    if (!*out) return lutra_fail(err, LUTRA_E_NO_MEMORY, "%s: out of memory", weights_path(m->weights));
-    for (int i = 0; i < n_weight; i++) {
-        const struct weight *w = model_weight(m->model, i);
-        struct packed_view v;
-        if (view_of(w, &v)) (*out)[(*n)++] = (struct packed_copy){v.layout, w->tensor.name, v.data, v.bytes};
-    }
-    if (*n > 0) return 0;
-    return lutra_fail(err, LUTRA_E_UNSUPPORTED, "%s: device '%s' makes nothing that a file could keep",
-        weights_path(m->weights), runtime_first(m->runtime)->name);
-}
-
-/* lutra_progress_fn with its stage. */
-struct writing {
-    lutra_progress_fn fn;
-    void *user;
-};
-
-static int report(void *user, uint64_t done, uint64_t total)
-{
-    const struct writing *w = user;
-    return w->fn ? w->fn(w->user, "writing", done, total) : 0;
-}
-
-static int write_packed(const lutra_model *m, const char *path, struct writing *progress, struct lutra_error *err)
-{
-    char writer[512];
-    struct packed_copy *copy;
-    size_t n;
-    snprintf(writer, sizeof writer, "lutra %s, %s", lutra_version(), m->runtime->text);
-    int rc = collect(m, &copy, &n, err);
-    if (rc == 0) rc = packed_write(path, m->weights, writer, copy, n, report, progress, err);
-    free(copy);
-    return rc;
-}
-
-int lutra_pack(lutra_runtime *runtime, const char *model_path, const char *out_path,
-    const struct lutra_model_settings *settings, struct lutra_error *err)
-{
-    struct lutra_model_settings set;
-    lutra_model_settings_init(&set, sizeof set);
-    TRY(settings_copy(&set, sizeof set, settings, "pack", err));
-    struct writing writing = {set.progress, set.progress_user};
-    lutra_model *m;
-    set.packed = "";
-    set.vocab_only = false;
-    TRY(lutra_model_open(&m, runtime, model_path, &set, err));
-    int rc = write_packed(m, out_path, &writing, err);
-    lutra_model_close(&m);
-    return rc;
-}
-
-int lutra_pack_check(const char *packed_path, struct lutra_error *err)
-{
-    return packed_check(packed_path, err);
 }

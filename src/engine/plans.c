@@ -2,21 +2,15 @@
  *
  * The plans of a model, for passes of few rows and of many: as a profile says that lies beside it, or as it is told to.
  */
-#include <errno.h>
-#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/hash.h"
 #include "engine/model_impl.h"
 #include "weights/packed.h"
-#include "weights/temporary.h"
-
-enum { FILE_MOST = 4 << 20 };
 
 struct plan *model_plan(lutra_model *m, int n_row)
 {
@@ -29,8 +23,8 @@ int model_devices(const lutra_model *m, struct device *out[PLAN_DEVICES])
 {
     const lutra_runtime *rt = m->runtime;
     int n = 0;
-    for (int i = 0; i < rt->n_device; i++)
-        if (atomic_load(&m->devices) >> i & 1 && !atomic_load(&rt->lost[i])) out[n++] = rt->device[i];
+    for (int i = 0; i < rt->devices.n_device; i++)
+        if (atomic_load(&m->devices) >> i & 1 && !atomic_load(&rt->lost[i])) out[n++] = rt->devices.device[i];
     return n;
 }
 
@@ -47,11 +41,11 @@ int model_device_named(
     const lutra_runtime *rt, const char *setting, const char *name, size_t n, struct lutra_error *err)
 {
     char names[160] = "";
-    for (int i = 0, at = 0; i < rt->n_device; i++) {
+    for (int i = 0, at = 0; i < rt->devices.n_device; i++) {
         if (atomic_load(&rt->lost[i])) continue;
-        if (strlen(rt->device[i]->name) == n && strncasecmp(rt->device[i]->name, name, n) == 0) return i;
+        if (strlen(rt->devices.device[i]->name) == n && strncasecmp(rt->devices.device[i]->name, name, n) == 0) return i;
         if ((size_t)at < sizeof names)
-            at += snprintf(names + at, sizeof names - (size_t)at, "%s%s", at ? ", " : "", rt->device[i]->name);
+            at += snprintf(names + at, sizeof names - (size_t)at, "%s%s", at ? ", " : "", rt->devices.device[i]->name);
     }
     return lutra_fail(err, LUTRA_E_ARGUMENT, "%s: '%.*s' is no device of this runtime (%s)", setting,
         (int)(n < 60 ? n : 60), name, names);
@@ -82,7 +76,7 @@ static bool shares(const lutra_model *m)
     return n > 1;
 }
 
-/* ---- a profile's file ---- */
+/* ---- its profile ---- */
 
 /* A hash of what makes the model another one than its file says: adapters, and tensors that are kept for a device.
  * 0: nothing. */
@@ -98,16 +92,16 @@ static uint64_t variant_of(const lutra_model *m)
     return sum;
 }
 
-static void key_of(const lutra_model *m, char model[24], struct profile_key *key)
+void model_profile_key(const lutra_model *m, char model[24], struct profile_key *key)
 {
     snprintf(model, 24, "%016llx", (unsigned long long)(packed_identity(m->weights) ^ variant_of(m)));
-    *key = (struct profile_key){.build = lutra_version(), .model = model, .machine = m->runtime->text};
+    *key = (struct profile_key){.build = lutra_version(), .model = model, .machine = m->runtime->devices.text};
 }
 
-char *profile_path(const lutra_model *m)
+char *model_profile_path(const lutra_model *m)
 {
     const char *model = weights_path(m->weights);
-    size_t room = strlen(model) + sizeof m->runtime->text + sizeof LUTRA_PROFILE_SUFFIX + 20, n;
+    size_t room = strlen(model) + sizeof m->runtime->devices.text + sizeof LUTRA_PROFILE_SUFFIX + 20, n;
     const uint64_t variant = variant_of(m);
     char *path = malloc(room);
     if (!path) return NULL;
@@ -121,75 +115,12 @@ char *profile_path(const lutra_model *m)
     return path;
 }
 
-/* A plain file, whole; *text is freed by the caller. */
-static int read_whole(const char *path, char **text, size_t *n, struct lutra_error *err)
-{
-    struct stat st;
-    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-    *text = NULL;
-    *n = 0;
-    if (fd < 0) return lutra_fail(err, LUTRA_E_IO, "%s: %s", path, strerror(errno));
-    int rc = 0;
-    if (fstat(fd, &st) < 0 || !S_ISREG(st.st_mode) || st.st_size > FILE_MOST)
-        rc = lutra_fail(err, LUTRA_E_FORMAT, "%s: no file of at most %d bytes", path, FILE_MOST);
-    else if (!(*text = malloc((size_t)st.st_size + 1)))
-        rc = lutra_fail(err, LUTRA_E_NO_MEMORY, "%s: out of memory", path);
-    for (ssize_t got = 1; rc == 0 && got && *n < (size_t)st.st_size; *n += (size_t)got)
-        if ((got = read(fd, *text + *n, (size_t)st.st_size - *n)) < 0) {
-            rc = lutra_fail(err, LUTRA_E_IO, "%s: %s", path, strerror(errno));
-            break;
-        }
-    close(fd);
-    return rc;
-}
-
 static int read_profile(lutra_model *m, const char *path, struct lutra_error *err)
 {
-    char model[24], *text;
+    char model[24];
     struct profile_key key;
-    struct lutra_error why;
-    size_t n;
-    key_of(m, model, &key);
-    int rc = read_whole(path, &text, &n, err);
-    m->profile = rc == 0 ? malloc(sizeof *m->profile) : NULL;
-    if (rc == 0 && !m->profile) rc = lutra_fail(err, LUTRA_E_NO_MEMORY, "%s: out of memory", path);
-    if (rc == 0 && (rc = profile_parse(m->profile, text, n, &key, &why)) < 0) {
-        lutra_fail(err, rc, "%s: %s", path, why.what);
-        free(m->profile);
-        m->profile = NULL;
-    }
-    free(text);
-    return rc;
-}
-
-int profile_write(const lutra_model *m, const char *path, const struct profile *p, char **out, struct lutra_error *err)
-{
-    char model[24], *name;
-    struct profile_key key;
-    key_of(m, model, &key);
-    char *text = profile_text(p, &key);
-    if (!text) return lutra_fail(err, LUTRA_E_NO_MEMORY, "%s: out of memory", path);
-    int fd = temporary_create(path, &name), rc = 0;
-    size_t n = strlen(text);
-    if (!name) rc = lutra_fail(err, LUTRA_E_NO_MEMORY, "%s: out of memory", path);
-    for (size_t at = 0; rc == 0 && fd >= 0 && at < n;) {
-        ssize_t k = write(fd, text + at, n - at);
-        if (k < 0 && errno == EINTR) continue;
-        if (k <= 0)
-            rc = lutra_fail(err, LUTRA_E_IO, "%s: %s", path, strerror(errno));
-        else
-            at += (size_t)k;
-    }
-    if (rc == 0 && (fd < 0 || fsync(fd) < 0 || rename(name, path) < 0))
-        rc = lutra_fail(err, LUTRA_E_IO, "%s: %s", path, strerror(errno));
-    if (rc < 0 && fd >= 0) unlink(name);
-    if (fd >= 0) close(fd);
-    free(name);
-    if (rc == 0 && out)
-        *out = text;
-    else
-        free(text);
-    return rc;
+    model_profile_key(m, model, &key);
+    return profile_read(&m->profile, path, &key, err);
 }
 
 /* ---- which plan ---- */
@@ -205,7 +136,7 @@ static int plan_named(const char *name)
 static int find_profile(lutra_model *m, const char *file, bool needed, struct lutra_error *err)
 {
     struct lutra_error why;
-    char *beside = file ? NULL : profile_path(m);
+    char *beside = file ? NULL : model_profile_path(m);
     const char *path = file ? file : beside;
     int rc = 0;
     if (!path) return lutra_fail(err, LUTRA_E_NO_MEMORY, "plan: out of memory");
@@ -224,7 +155,7 @@ int model_choose_plans(lutra_model *m, const char *wish, struct lutra_error *err
     int named = automatic ? -1 : plan_named(wish);
     const char *file = !automatic && named < 0 ? wish : NULL;
     for (int c = 0; c < PASS_CLASSES; c++) m->plan_kind[c] = named >= 0 ? (enum profile_plan)named : PLAN_EVEN;
-    if (file || named == PLAN_SOLVED || (automatic && shares(m) && !m->runtime->split))
+    if (file || named == PLAN_SOLVED || (automatic && shares(m) && !m->runtime->devices.split))
         TRY(find_profile(m, file, !automatic, err));
     for (int c = 0; m->profile && named < 0 && c < PASS_CLASSES; c++) m->plan_kind[c] = m->profile->pass[c].best;
     return 0;

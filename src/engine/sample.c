@@ -4,6 +4,7 @@
  */
 #include "engine/session_impl.h"
 #include "engine/grammar_impl.h"
+#include "text/stop.h"
 
 #include <string.h>
 
@@ -49,40 +50,7 @@ void sample_start(lutra_session *s, struct sample *slot, struct request *r, int3
     if (sample_begin_grammar(s, slot, &why) < 0) sample_fail(s, slot, &why);
 }
 
-/* ---- text and stop strings ---- */
-
-/* Length of the first stop string in the held text, at *at, which it is; 0 = none. */
-static size_t find_stop(struct sample *slot, size_t *at)
-{
-    const struct lutra_request *set = &slot->request->set;
-    size_t found = 0;
-    *at = slot->n_hold;
-    for (int i = 0; i < set->n_stop; i++) {
-        size_t n = strlen(set->stop[i]);
-        const char *p = memmem(slot->hold, slot->n_hold, set->stop[i], n);
-        if (!p || (size_t)(p - slot->hold) >= *at) continue;
-        *at = (size_t)(p - slot->hold);
-        found = n;
-        slot->stop = i;
-    }
-    return found;
-}
-
-/* Length of the longest end of the held text that could begin a stop string. */
-static size_t open_end(const struct sample *slot)
-{
-    const struct lutra_request *set = &slot->request->set;
-    size_t longest = 0;
-    for (int i = 0; i < set->n_stop; i++) {
-        size_t n = strlen(set->stop[i]) - 1, k = n < slot->n_hold ? n : slot->n_hold;
-        while (k > longest && memcmp(slot->hold + slot->n_hold - k, set->stop[i], k)) k--;
-        if (k > longest) longest = k;
-    }
-    /* Never cut a character: what is given out ends before a lead byte. */
-    while (longest > 0 && longest < slot->n_hold && ((unsigned char)slot->hold[slot->n_hold - longest] & 0xc0) == 0x80)
-        longest++;
-    return longest;
-}
+/* ---- text ---- */
 
 /* Gives out the first n held bytes, of one part, with a token (-1: none).  Nonzero: the caller wants no more. */
 static int give_part(struct sample *slot, int32_t token, float log_prob, size_t n, enum text_part part)
@@ -301,14 +269,17 @@ void sample_advance(lutra_session *s, struct sample *slot, const struct sample_p
     s->stats.generated_tokens++;
     take_text(slot, vocab, pick->token);
 
-    size_t at, stop = find_stop(slot, &at);
-    size_t out = stop ? at : slot->n_hold - open_end(slot);
+    const char *const *ends = r->set.stop;
+    size_t at;
+    int stop = text_stop_find(ends, r->set.n_stop, slot->hold, slot->n_hold, &at);
+    size_t out = stop >= 0 ? at : slot->n_hold - text_stop_may_begin(ends, r->set.n_stop, slot->hold, slot->n_hold);
+    if (stop >= 0) slot->stop = stop;
     int enough = give(slot, pick->token, pick->log_prob, out, false);
     struct lutra_error why = {0};
     int whole = sample_follow_grammar(s, slot, pick->token, is_free, &why);
     if (whole < 0) {
         sample_fail(s, slot, &why);
-    } else if (stop) {
+    } else if (stop >= 0) {
         sample_end(s, slot, LUTRA_STOP_STRING);
     } else if (enough) {
         sample_end(s, slot, LUTRA_STOP_CALLER);

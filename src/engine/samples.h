@@ -8,7 +8,7 @@
 #include "decode/grammar/grammar.h"
 #include "decode/sample/sampler.h"
 #include "decode/source.h"
-#include "engine/model.h"
+#include "engine/passes.h"
 #include "text/encode.h"
 #include "text/stream.h"
 
@@ -102,13 +102,6 @@ struct request {
 
 /* ---- of a session, for searches ---- */
 
-struct session_sizes {
-    int n_ctx, n_seq, n_batch, n_out;
-    int bulk; /* batch.bulk */
-    int64_t n_cache;
-};
-struct session_sizes session_sizes(const lutra_session *s);
-lutra_model *session_model(const lutra_session *s);
 uint64_t session_now_us(const lutra_session *s);
 /* Its slots, [n_seq]. */
 struct sample *session_samples(lutra_session *s);

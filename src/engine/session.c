@@ -3,7 +3,6 @@
  * A session: its memory, forward passes over rows, commits, accounting.
  */
 #include "engine/session_impl.h"
-#include "engine/timeline.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -13,6 +12,7 @@
 #include "engine/model_impl.h"
 #include "engine/packed_impl.h"
 #include "quant/quant.h"
+#include "sched/timeline.h"
 
 /* ---- sizes ---- */
 
@@ -80,16 +80,16 @@ static int check_heads(const struct op_list *list, enum quant_type type, struct 
 static int check_settings(const struct lutra_session_settings *set, const struct op_list *list, enum quant_type *type,
     struct lutra_error *err)
 {
-    if (set->n_ctx < 0 || set->n_ctx > 1 << 24)
-        return lutra_fail(err, LUTRA_E_ARGUMENT, "n_ctx is %d, outside 0..%d", set->n_ctx, 1 << 24);
-    if (set->n_seq < 1 || set->n_seq > 4096)
-        return lutra_fail(err, LUTRA_E_ARGUMENT, "n_seq is %d, outside 1..4096", set->n_seq);
-    if (set->n_batch < 1 || set->n_batch > ROWS_MOST)
-        return lutra_fail(err, LUTRA_E_ARGUMENT, "n_batch is %d, outside 1..%d", set->n_batch, ROWS_MOST);
-    if (set->n_out < 0 || set->n_out > ROWS_MOST)
-        return lutra_fail(err, LUTRA_E_ARGUMENT, "n_out is %d, outside 0..%d", set->n_out, ROWS_MOST);
-    if (set->n_draft < 0 || set->n_draft > ROWS_MOST)
-        return lutra_fail(err, LUTRA_E_ARGUMENT, "n_draft is %d, outside 0..%d", set->n_draft, ROWS_MOST);
+    const struct {
+        const char *name;
+        int value, least, most;
+    } range[] = {{"n_ctx", set->n_ctx, 0, 1 << 24}, {"n_seq", set->n_seq, 1, 4096},
+        {"n_batch", set->n_batch, 1, ROWS_MOST}, {"n_out", set->n_out, 0, ROWS_MOST},
+        {"n_draft", set->n_draft, 0, ROWS_MOST}};
+    for (size_t i = 0; i < sizeof range / sizeof *range; i++)
+        if (range[i].value < range[i].least || range[i].value > range[i].most)
+            return lutra_fail(err, LUTRA_E_ARGUMENT, "%s is %d, outside %d..%d", range[i].name, range[i].value,
+                range[i].least, range[i].most);
     if (set->n_queue < 1) return lutra_fail(err, LUTRA_E_ARGUMENT, "n_queue is %d, below 1", set->n_queue);
     if (set->n_cache < 0 || set->n_cache > CACHE_MOST)
         return lutra_fail(
@@ -192,7 +192,7 @@ static int open_sampling(lutra_session *s, struct lutra_error *err)
         .n_seq = s->n_seq,
         .n_history = s->n_ctx,
         .n_bias = SESSION_BIAS,
-        .n_thread = pool_size(s->model->runtime->pool)};
+        .n_thread = pool_size(s->model->runtime->devices.pool)};
     TRY(sampler_open(&s->sampler, &lim, err));
     for (int i = 0; i < s->n_seq; i++)
         TRY(text_stream_open(&s->sample[i].stream, text_vocab_max_piece_bytes(s->model->vocab), err));
@@ -299,7 +299,7 @@ static int open_all(lutra_session *s, const struct lutra_session_settings *set, 
     if (set->draft_model) {
         TRY(draft_model_open(&s->draft_model, s, set->draft_model, err));
         s->draft_face = draft_model_face(s->draft_model);
-        s->bytes += draft_model_bytes(s->draft_model);
+        s->bytes += draft_model_session(s->draft_model)->bytes;
     }
     int rc = session_speculate(s, false, err);
     s->spec.types = NULL; /* the caller's */
@@ -365,6 +365,11 @@ void lutra_session_sizes(const lutra_session *s, int *n_ctx, int64_t *n_cache, u
 struct session_sizes session_sizes(const lutra_session *s)
 {
     return (struct session_sizes){s->n_ctx, s->n_seq, s->n_batch, s->n_out, s->batch.bulk, s->n_cache};
+}
+
+struct row *session_rows(lutra_session *s)
+{
+    return s->batch.row;
 }
 
 lutra_model *session_model(const lutra_session *s)
@@ -548,7 +553,7 @@ static int run(lutra_session *s, struct kv_view *view, struct lutra_error *err)
     struct step step = step_of(s, view);
     const struct plan_rescue rescue = {replace, s};
     begin_turn(s);
-    affinity_set(model_uses(s->model, rt->cpu) ? rt->caller_cpu : -1, &before);
+    affinity_set(model_uses(s->model, rt->devices.cpu) ? rt->devices.caller_cpu : -1, &before);
     uint64_t start = clock_now_us(rt->clock);
     int rc = memory_follow(s, err); /* another session may have changed the plan */
     if (rc == 0) rc = plan_run(model_plan(s->model, s->batch.n_row), &step, s->waits, &rescue, err);

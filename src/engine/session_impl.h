@@ -12,9 +12,10 @@
 #define LUTRA_ENGINE_SESSION_IMPL_H
 
 #include "base/arena.h"
+#include "base/settings.h"
 #include "decode/speculate/speculate.h"
+#include "engine/passes.h"
 #include "engine/samples.h"
-#include "engine/settings.h"
 #include "kv/kv.h"
 #include "ops/head.h"
 
@@ -139,9 +140,6 @@ struct lutra_session {
 
 /* memory.c: the session's values and cache, where the model's plan needs them.  With the turn. */
 int memory_open(lutra_session *s, enum quant_type type, struct lutra_error *err);
-/* What a cache of n_block blocks is opened with, but for its order and who makes room. */
-struct kv_settings memory_cache(const struct op_list *list, enum quant_type type, int n_ctx, int64_t n_block, int n_seq,
-    int n_row, int n_draft, bool free_windows);
 /* The same for devices that the plan has now and had not before.  With the turn. */
 int memory_follow(lutra_session *s, struct lutra_error *err);
 /* Takes the turn. */
@@ -167,16 +165,8 @@ struct spec_model draft_model_face(struct draft_model *d);
  * and rests before anybody draws a token.  NULL is fine. */
 void draft_model_go_on(struct draft_model *d);
 void draft_model_rest(struct draft_model *d);
-/* Memory of its session, in bytes. */
-uint64_t draft_model_bytes(const struct draft_model *d);
+const lutra_session *draft_model_session(const struct draft_model *d);
 
-/* session.c: one pass over s->batch.row[0 .. n_row - 1]; commits ordinary rows.  numbers: results that are none are an
- * error. */
-int session_forward(lutra_session *s, int n_row, bool numbers, struct lutra_error *err);
-/* A pass as it would be run, of rows in batch.row, for others to run; the session does nothing else until it is let go,
- * and nothing of it stays. */
-int session_hold(lutra_session *s, int n_row, struct kv_view *view, struct step *step, struct lutra_error *err);
-void session_let_go(lutra_session *s);
 /* finite.c: LUTRA_E_INTERNAL where a result of the pass is no number; names the position and a weight that is none. */
 int session_check_numbers(const lutra_session *s, struct lutra_error *err);
 /* Adds the sources that every session has. */

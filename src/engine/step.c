@@ -57,7 +57,7 @@ static void pick_all(lutra_session *s)
     int n = 0;
     for (int i = 0; i < s->n_seq; i++) n += s->sample[i].request && s->sample[i].row >= 0;
     if (n > 1)
-        pool_run_awake(s->model->runtime->pool, pick_some, s);
+        pool_run_awake(s->model->runtime->devices.pool, pick_some, s);
     else
         pick_some(s, 0, 1);
 }

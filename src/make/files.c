@@ -3,9 +3,15 @@
  * The public function lutra_make_model, and the names of its shapes.
  */
 #include "engine/runtime.h"
-#include "engine/settings.h"
+#include "base/settings.h"
 #include "make/make.h"
 #include "quantize/files.h"
+
+void lutra_make_model_settings_init(struct lutra_make_model_settings *settings, size_t size)
+{
+    struct lutra_make_model_settings d = {.size = sizeof d, .type = "Q4_0"};
+    settings_fill(settings, size, &d);
+}
 
 int lutra_make_model(
     lutra_runtime *runtime, const char *path, const struct lutra_make_model_settings *settings, struct lutra_error *err)

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "engine/observe.h"
+#include "quantize/observe.h"
 #include "quantize/files.h"
 #include "quantize/imatrix_measure.h"
 #include "quantize/rounding.h"
@@ -201,7 +201,7 @@ static int measure_errors(struct budget *b, struct candidate *c, struct lutra_er
     for (int i = 0; i < b->n_rung && rc == 0; i++) {
         struct rounding r = rounding_of(b, &part, c->rung[i].type, out);
         if (known) r.weight = weight;
-        rc = rounding_run(b->model->runtime->pool, &r, err);
+        rc = rounding_run(b->model->runtime->devices.pool, &r, err);
         if (rc == 0) quant_info_of(r.type)->dequantize(out, y, rows * n_in);
         for (size_t k = 0; k < rows * n_in && rc == 0; k++) {
             double d = (double)x[k] - (double)y[k];
@@ -301,7 +301,7 @@ static int take_type(struct budget *b, struct candidate *c, const struct rung *r
     struct rounding r = rounding_of(b, c->t, rung->type, bytes);
     if (weight && e && e->n == (size_t)c->t->ne[0] && imatrix_mean(e, 1, weight)) r.weight = weight;
     weights_fetch(b->model->weights, c->t);
-    int rc = weight && bytes ? rounding_run(b->model->runtime->pool, &r, err) : no_memory(err);
+    int rc = weight && bytes ? rounding_run(b->model->runtime->devices.pool, &r, err) : no_memory(err);
     if (rc == 0) rc = exchange(b, c, rung->type, bytes, err);
     free(weight);
     free(c->bytes);

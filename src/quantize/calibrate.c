@@ -8,7 +8,7 @@
 
 #include "base/hash.h"
 #include "quantize/kept.h"
-#include "engine/observe.h"
+#include "quantize/observe.h"
 #include "quantize/rounding.h"
 #include "quantize/mix.h"
 
@@ -131,7 +131,7 @@ static int compute(struct calibration *c, struct rounding *r, const char *name, 
         r->weight = g.weight;
     }
     weights_fetch(c->model->weights, r->t);
-    int rc = rounding_run(c->model->runtime->pool, r, err);
+    int rc = rounding_run(c->model->runtime->devices.pool, r, err);
     weights_drop_pages(c->model->weights, r->t);
     quant_gptq_close(&g);
     return rc;

@@ -5,7 +5,7 @@
 #include "quantize/budget.h"
 #include "quantize/calibrate.h"
 #include "engine/runtime.h"
-#include "engine/settings.h"
+#include "base/settings.h"
 
 #include <stdlib.h>
 #include <stdio.h>
@@ -18,6 +18,17 @@
 #include "quantize/groups.h"
 #include "quantize/imatrix.h"
 #include "quantize/mix.h"
+
+void lutra_quantize_settings_init(struct lutra_quantize_settings *settings, size_t size)
+{
+    struct lutra_quantize_settings d = {.size = sizeof d, .calibration_ctx = 512, .calibration_chunks = 64};
+    settings_fill(settings, size, &d);
+}
+
+void lutra_imatrix_settings_init(struct lutra_imatrix_settings *settings, size_t size)
+{
+    settings_fill(settings, size, &(struct lutra_imatrix_settings){.size = sizeof *settings, .n_ctx = 512});
+}
 
 int files_report(void *user, uint64_t done, uint64_t total)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #include "quantize/folder_out.h"
 
-#include "weights/temporary.h"
+#include "base/temporary.h"
 #include "weights/names.h"
 
 #include <errno.h>

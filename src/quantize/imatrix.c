@@ -10,7 +10,7 @@
 
 #include "base/status.h"
 #include "weights/gguf_write.h"
-#include "weights/temporary.h"
+#include "base/temporary.h"
 #include "weights/names.h"
 #include "weights/weights.h"
 

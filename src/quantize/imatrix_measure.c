@@ -5,8 +5,8 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "engine/observe.h"
-#include "engine/settings.h"
+#include "quantize/observe.h"
+#include "base/settings.h"
 #include "quantize/imatrix_measure.h"
 #include "quantize/imatrix.h"
 

@@ -5,7 +5,7 @@
 #include <time.h>
 
 #include "base/hash.h"
-#include "engine/settings.h"
+#include "base/settings.h"
 #include "rag/charset.h"
 #include "rag/rag_impl.h"
 #include "text/utf8.h"

@@ -5,7 +5,7 @@
  * An estimate is the share of the occurrences that went on so, times the rate of its kind: length of the match, whether
  * it occurs once or more often, at the tip or behind.  Rates are learnt by who evaluates the drafts (lutra_draft.kind).
  */
-#include "engine/settings.h"
+#include "base/settings.h"
 #include "rag/segments.h"
 
 enum {

@@ -4,7 +4,7 @@
  */
 #include <time.h>
 
-#include "engine/settings.h"
+#include "base/settings.h"
 #include "rag/rag_impl.h"
 
 void lutra_exchange_init(struct lutra_exchange *exchange, size_t size)

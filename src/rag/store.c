@@ -7,7 +7,7 @@
 #include <limits.h>
 #include <unistd.h>
 
-#include "engine/settings.h"
+#include "base/settings.h"
 #include "rag/rag_impl.h"
 
 enum { WAL_RETRY_MS = 10 };

@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <sys/stat.h>
 
-#include "engine/settings.h"
+#include "base/settings.h"
 #include "rag/rag_impl.h"
 #include "rag/segments.h"
 

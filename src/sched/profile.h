@@ -113,6 +113,10 @@ char *profile_text(const struct profile *p, const struct profile_key *key);
 int profile_parse(
     struct profile *p, const char *text, size_t n, const struct profile_key *key, struct lutra_error *err);
 
+/* A file of it: *out is freed by the caller, NULL on failure.  It is written whole or not at all. */
+int profile_read(struct profile **out, const char *path, const struct profile_key *key, struct lutra_error *err);
+int profile_write(const char *path, const char *text, struct lutra_error *err);
+
 const char *profile_plan_name(enum profile_plan plan); /* "one", "even", "solved" */
 
 #endif

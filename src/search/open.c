@@ -17,6 +17,21 @@ enum {
     EXPECTED_TOKENS = 128 /* of a candidate, while nothing is known */
 };
 
+void lutra_search_init(struct lutra_search *search, size_t size)
+{
+    struct lutra_search d = {.size = sizeof d,
+        .method = LUTRA_SEARCH_VOTE,
+        .width = 16,
+        .expand = 1,
+        .score = LUTRA_SCORE_AUTO,
+        .step = "\n",
+        .max_steps = 64,
+        .early_stop = true,
+        .prune_below = 0.1f,
+        .temperature = 0.1f};
+    settings_fill(search, size, &d);
+}
+
 /* The casts between the public names and those of decode/. */
 _Static_assert((int)LUTRA_SEARCH_VOTE == SEARCH_VOTE && (int)LUTRA_SEARCH_WEIGHTED == SEARCH_WEIGHTED &&
                    (int)LUTRA_SEARCH_BEST == SEARCH_BEST && (int)LUTRA_SEARCH_BEAM == SEARCH_BEAM &&

@@ -14,7 +14,7 @@
 #include "search/budget.h"
 #include "search/policy.h"
 #include "engine/samples.h"
-#include "engine/settings.h"
+#include "base/settings.h"
 #include "text/encode.h"
 
 /* What a search knows of a candidate beside its tokens. */

@@ -18,6 +18,17 @@
 
 enum { OUT_BYTES = 64 << 20 };
 
+void lutra_verifier_settings_init(struct lutra_verifier_settings *settings, size_t size)
+{
+    struct lutra_verifier_settings d = {.size = sizeof d,
+        .n_seq = 16,
+        .n_batch = 512,
+        .timeout_us = 5000000,
+        .memory_bytes = (int64_t)4 << 30,
+        .restarts = 10000};
+    settings_fill(settings, size, &d);
+}
+
 /* The single token of a text. */
 static int one_token(
     const struct lutra_model *m, const char *what, const char *text, int32_t *token, struct lutra_error *err)

@@ -8,7 +8,7 @@
 #include <string.h>
 
 #include "base/status.h"
-#include "engine/settings.h"
+#include "base/settings.h"
 
 void lutra_sim_settings_init(struct lutra_sim_settings *settings, size_t size)
 {

@@ -216,3 +216,16 @@ void text_reasoning_token(struct text_reasoning *r, const char *spelt, size_t n_
     if (may && is_tag(r->tags->open, spelt, n_bytes)) r->state = REASONING_BEGINS;
     if (text_reasoning_goes_on(r) && is_tag(r->tags->close, spelt, n_bytes)) r->state = REASONING_ENDED;
 }
+
+bool text_opens_reasoning(const struct text_vocab *vocab, const struct text_tags *tags, const int32_t *token, int n_tok)
+{
+    char tail[4 * TEXT_REASONING_HELD];
+    size_t at = sizeof tail;
+    for (int i = n_tok - 1; tags && i >= 0 && at > TEXT_REASONING_HELD; i--) {
+        struct text_bytes piece = text_token_piece(vocab, token[i], TEXT_PIECE_SPECIAL);
+        if (piece.n > at) break;
+        at -= piece.n;
+        memcpy(tail + at, piece.p, piece.n);
+    }
+    return text_reasoning_opened(tags, tail + at, sizeof tail - at);
+}

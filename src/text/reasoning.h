@@ -16,6 +16,8 @@
 #include <stdbool.h>
 #include <stddef.h>
 
+#include "text/vocab.h"
+
 enum { TEXT_REASONING_HELD = 64 };
 
 struct text_tags {
@@ -34,6 +36,10 @@ const char *text_reasoning_end(const struct text_tags *tags);
 
 /* Whether a text, but for spaces, ends with the tag that opens: what follows is reasoning.  tags may be NULL. */
 bool text_reasoning_opened(const struct text_tags *tags, const char *text, size_t n_bytes);
+
+/* The same of tokens. */
+bool text_opens_reasoning(
+    const struct text_vocab *vocab, const struct text_tags *tags, const int32_t *token, int n_tok);
 
 enum text_part { TEXT_ANSWER, TEXT_REASONING, TEXT_MARK /* a tag, and spaces around reasoning */ };
 

@@ -9,7 +9,7 @@
 #include <unistd.h>
 
 #include "base/hash.h"
-#include "weights/temporary.h"
+#include "base/temporary.h"
 
 enum { VERSION = 1, HEAD = 4, WORDS = HEAD + FIGURES_MOST + 1 };
 

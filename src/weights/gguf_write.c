@@ -2,7 +2,7 @@
 #include "weights/gguf_write.h"
 
 #include "quant/quant.h"
-#include "weights/temporary.h"
+#include "base/temporary.h"
 #include "weights/weights_impl.h"
 
 #include <errno.h>

@@ -6,8 +6,10 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 
 #include "base/hash.h"
+#include "weights/figures.h"
 #include "weights/gguf_write.h"
 #include "weights/weights_impl.h"
 
@@ -254,4 +256,40 @@ int packed_write(const char *path, const struct weights *model, const char *writ
         return rc;
     }
     return weights_writer_commit(&w, err);
+}
+
+bool packed_view_of(const struct weight *w, struct packed_view *out)
+{
+    const struct device_extras *x = w->device->extras;
+    return x && x->packed && x->packed(w->device, w, out);
+}
+
+/* ---- which files have been compared ---- */
+
+static bool known_of(const struct weights *packed, const char *machine, char *path, size_t n, uint64_t *key)
+{
+    struct stat st;
+    char who[512];
+    if (stat(weights_path(packed), &st) < 0) return false;
+    int k = snprintf(who, sizeof who, "%lld %lld.%09ld %lld.%09ld %llu %llu %s", (long long)st.st_size,
+        (long long)st.st_mtim.tv_sec, (long)st.st_mtim.tv_nsec, (long long)st.st_ctim.tv_sec, (long)st.st_ctim.tv_nsec,
+        (unsigned long long)st.st_ino, (unsigned long long)st.st_dev, machine);
+    *key = hash_bytes(1, who, k < (int)sizeof who ? (size_t)k : sizeof who - 1);
+    return snprintf(path, n, "%s.checked", weights_path(packed)) < (int)n;
+}
+
+bool packed_is_good(const struct weights *packed, const char *machine)
+{
+    char path[4096];
+    uint64_t key;
+    double one;
+    return known_of(packed, machine, path, sizeof path, &key) && figures_read(path, key, &one, 1);
+}
+
+int packed_note_good(const struct weights *packed, const char *machine, struct lutra_error *err)
+{
+    char path[4096];
+    uint64_t key;
+    const double one = 1;
+    return known_of(packed, machine, path, sizeof path, &key) ? figures_write(path, key, &one, 1, err) : 0;
 }

@@ -19,6 +19,7 @@
 #ifndef LUTRA_WEIGHTS_PACKED_H
 #define LUTRA_WEIGHTS_PACKED_H
 
+#include "ops/device.h"
 #include "weights/weights.h"
 
 /* What tells one model file from another: a hash of size, time of modification and header. */
@@ -43,6 +44,15 @@ bool packed_gaps_clean(const struct weights *packed);
 
 /* Whether the page cache maps the file in huge pages: judged by a few places in it, which are read. */
 bool packed_in_huge_pages(const struct weights *packed);
+
+/* Mapped copies are read by passes only, so somebody has to compare their sums: whoever opens a file first, about a
+ * second per GB.  That it was good stands beside it, with what changes when it is written to or replaced, and with the
+ * machine, in words. */
+bool packed_is_good(const struct weights *packed, const char *machine);
+int packed_note_good(const struct weights *packed, const char *machine, struct lutra_error *err);
+
+/* What a device makes of a weight, or has made.  False: nothing that a file could keep. */
+bool packed_view_of(const struct weight *w, struct packed_view *out);
 
 /* One copy to be written. */
 struct packed_copy {

@@ -182,4 +182,7 @@ int weights_copy_i32(
 int weights_copy_f32(
     const struct weights *w, const char *key, float *out, uint64_t n_max, uint64_t *n, struct lutra_error *err);
 
+/* The first tensor of the file with a value that is no number; NULL: none, or out of memory. */
+const char *weights_not_finite(const struct weights *w);
+
 #endif

@@ -117,7 +117,7 @@ static void ask_once(
     OK(lutra_runtime_open(&rt, &rs, err));
     OK(lutra_model_open(&model, rt, path, NULL, err));
     OK(lutra_session_open(&s, model, &ss, err));
-    struct gpu_functions *vk = &((struct gpu_device *)rt->device[0])->vk;
+    struct gpu_functions *vk = &((struct gpu_device *)rt->devices.device[0])->vk;
     VkResult with = calls.with;
     bool stands = calls.stands;
     memset(&calls, 0, sizeof calls);

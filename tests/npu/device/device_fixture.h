@@ -35,7 +35,7 @@ static inline void shut(struct fixture *f)
 
 static inline struct npu_device *npu_of(const struct fixture *f)
 {
-    return (struct npu_device *)f->rt->device[0];
+    return (struct npu_device *)f->rt->devices.device[0];
 }
 
 static inline int32_t id_at(int i)

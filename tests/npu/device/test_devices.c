@@ -34,8 +34,8 @@ static void open_on_list(struct fixture *f, const char *devices, enum split spli
     ss.n_seq = 2, ss.n_ctx = 128, ss.n_batch = 8, ss.n_out = 2;
     rs.npu_window_bytes = 16 << 20;
     OK(lutra_runtime_open(&f->rt, &rs, err));
-    if (f->rt->n_device > 2) { /* the first of two NPUs */
-        struct device *d = f->rt->device[0];
+    if (f->rt->devices.n_device > 2) { /* the first of two NPUs */
+        struct device *d = f->rt->devices.device[0];
         narrow = (struct narrow){*d->ops, d->ops->supports, split};
         narrow.ops.supports = supports_some;
         d->ops = &narrow.ops;
@@ -56,7 +56,7 @@ static void play(struct fixture *f, struct trace *t, int at, int device)
     int pass = 0;
 #define PASS(...)                                                                                                      \
     do {                                                                                                               \
-        if (pass == at) ((struct npu_device *)f->rt->device[device])->window[0].link->lost = true;                     \
+        if (pass == at) ((struct npu_device *)f->rt->devices.device[device])->window[0].link->lost = true;             \
         memcpy(t->logits[pass++], feed(f->s, __VA_ARGS__), sizeof t->logits[0]);                                       \
     } while (0)
     OK(lutra_seq_open(f->s, 0, &a, err));
@@ -117,11 +117,11 @@ static void any_of_them_may_be_lost(void **state)
             open_on_list(&f, "npu-sim,npu-sim", split);
             play(&f, &two, at, 0);
             assert_memory_equal(&one, &two, sizeof one);
-            assert_ptr_equal(runtime_first(f.rt), f.rt->device[1]);
+            assert_ptr_equal(runtime_first(f.rt), f.rt->devices.device[1]);
             assert_int_equal(f.model->plan.n_device, 1);
             play(&f, &two, at, 1);
             assert_near(&one, &two);
-            assert_ptr_equal(runtime_first(f.rt), f.rt->cpu);
+            assert_ptr_equal(runtime_first(f.rt), f.rt->devices.cpu);
             shut(&f);
         }
     for (int at = 1; at < PASSES; at += 6) { /* the second alone: what it did goes to the CPU */
@@ -129,7 +129,7 @@ static void any_of_them_may_be_lost(void **state)
         play(&f, &two, at, 1);
         assert_near(&one, &two);
         assert_int_equal(f.model->plan.n_device, 2);
-        assert_ptr_equal(runtime_first(f.rt), f.rt->device[0]);
+        assert_ptr_equal(runtime_first(f.rt), f.rt->devices.device[0]);
         shut(&f);
     }
 }
@@ -152,7 +152,7 @@ static void another_session_follows(void **state)
             OK(lutra_session_open(&s[1], f.model, &ss, err));
             for (int i = 0; i < 2; i++) OK(lutra_seq_open(s[i], 0, &seq[i], err));
             for (int i = 0; i < 2; i++) feed(s[i], seq[i], 0, 8, 0);
-            if (two) ((struct npu_device *)f.rt->device[0])->window[0].link->lost = true;
+            if (two) ((struct npu_device *)f.rt->devices.device[0])->window[0].link->lost = true;
             for (int i = 0; i < 2; i++) memcpy(after[two][i], feed(s[i], seq[i], 8, 4, 0), sizeof after[two][i]);
             lutra_session_close(&s[1]);
             shut(&f);
@@ -173,9 +173,9 @@ static void lists_are_read_in_order(void **state)
     struct fixture f;
     (void)state;
     open_on_list(&f, "cpu,npu-sim", NOTHING); /* the CPU can do all */
-    assert_int_equal(f.rt->n_device, 2);
+    assert_int_equal(f.rt->devices.n_device, 2);
     assert_int_equal(f.model->plan.n_device, 1);
-    assert_ptr_equal(f.model->plan.device[0], f.rt->cpu);
+    assert_ptr_equal(f.model->plan.device[0], f.rt->devices.cpu);
     assert_non_null(strstr(lutra_runtime_device_text(f.rt), "; npu-sim, 16 MiB"));
     shut(&f);
     lutra_runtime_settings_init(&rs, sizeof rs);

@@ -214,7 +214,7 @@ static void same_under_qemu(const char *type, const char *packing, int n, int (*
         memcpy(got[i][0], feed(f.s, a, 0, n, 0), sizeof got[i][0]);
         assert_int_equal(count(&f), 28);
         memcpy(got[i][1], feed(f.s, a, n, 1, 0), sizeof got[i][1]);
-        assert_ptr_equal(runtime_first(f.rt), f.rt->device[0]); /* not lost on the way */
+        assert_ptr_equal(runtime_first(f.rt), f.rt->devices.device[0]); /* not lost on the way */
         shut(&f);
     }
     remove(path);

@@ -199,7 +199,7 @@ static void loss_of_any_session(void **state)
         npu_of(&f)->window[lost].link->lost = true;
         const float *x = feed(f.s, a, 8, 4, 0), *y = feed(cpu.s, b, 8, 4, 0);
         for (int i = 0; i < N_VOCAB; i++) assert_true(fabsf(x[i] - y[i]) < 0.1f);
-        assert_ptr_equal(runtime_first(f.rt), f.rt->cpu);
+        assert_ptr_equal(runtime_first(f.rt), f.rt->devices.cpu);
         shut(&f);
         shut(&cpu);
     }
@@ -225,7 +225,7 @@ static void a_tensor_larger_than_a_window(void **state)
     assert_non_null(strstr(log.text, reason));
     struct weight w = *model_weight(model->model, 0);
     w.packed = NULL;
-    assert_int_equal(rt->device[0]->ops->prepare(rt->device[0], &w, &keeps, &why), LUTRA_E_UNSUPPORTED);
+    assert_int_equal(rt->devices.device[0]->ops->prepare(rt->devices.device[0], &w, &keeps, &why), LUTRA_E_UNSUPPORTED);
     assert_non_null(strstr(why.what, reason));
     lutra_model_close(&model);
     lutra_runtime_close(&rt);
@@ -297,7 +297,7 @@ static void under_qemu(void **state)
     kill(newest_child(), SIGKILL);
     const float *x = feed(f.s, a, 2, 4, 0), *y = feed(cpu.s, b, 2, 4, 0);
     for (int i = 0; i < N_VOCAB; i++) assert_true(fabsf(x[i] - y[i]) < 0.1f);
-    assert_ptr_equal(runtime_first(f.rt), f.rt->cpu);
+    assert_ptr_equal(runtime_first(f.rt), f.rt->devices.cpu);
     shut(&cpu);
     shut(&f);
 }

@@ -68,6 +68,36 @@ static void nothing_goes_beyond_its_room(void **state)
     }
 }
 
+/* What a sample has said behind its prompt is a text but for the last token, which is left to its tip; only rows of the
+ * prompt may be bulk rows. */
+static void the_last_token_is_left_to_a_tip(void **state)
+{
+    (void)state;
+    static int32_t token[N_PROMPT + 4];
+    for (int said = 0; said < 4; said++)
+        for (int done = 0; done < N_PROMPT; done += 17) {
+            struct batch b;
+            struct pass pass = begin(&b, 0, MOST, MOST, 0);
+            struct sequence q = {
+                .id = 1, .token = token, .n_token = N_PROMPT + said, .n_prompt = N_PROMPT, .n_done = done};
+            int n = 0, more;
+            while ((more = pass_text(&pass, &q, MOST, false)) > 0) {
+                for (int r = 0; r < more; r++) {
+                    const struct row *at = &row[b.n_row - more + r];
+                    bool last = at->pos == N_PROMPT - 1;
+                    assert_int_equal(at->pos, q.n_done + r);
+                    assert_int_equal(at->want & WANT_ALL, last ? WANT_DRAW : WANT_NOTHING);
+                    assert_int_equal(at->want & ROW_BULK, at->pos < N_PROMPT ? ROW_BULK : 0);
+                }
+                q.n_done += more;
+                n += more;
+                pass = begin(&b, 0, MOST, MOST, 0);
+            }
+            assert_int_equal(n, N_PROMPT - done + (said ? said - 1 : 0));
+            assert_int_equal(sequence_left(&q), said ? 1 : 0);
+        }
+}
+
 static void wrong_drafts_are_refused(void **state)
 {
     (void)state;
@@ -162,6 +192,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(nothing_goes_beyond_its_room),
+        cmocka_unit_test(the_last_token_is_left_to_a_tip),
         cmocka_unit_test(wrong_drafts_are_refused),
         cmocka_unit_test(drafts_want_what_draws_behind_them_need),
         cmocka_unit_test(sources_take_turns_by_rank),

@@ -277,7 +277,7 @@ static void a_profile_is_of_its_adapters(void **state)
     lutra_free(text);
     set.plan = "solved";
     OK(lutra_model_open(&f.model, f.rt, f.path, &set, err));
-    char *beside = profile_path(f.model);
+    char *beside = model_profile_path(f.model);
     lutra_model_close(&f.model);
     set.n_adapter = 0;
     assert_int_equal(lutra_model_open(&f.model, f.rt, f.path, &set, &why), LUTRA_E_IO);

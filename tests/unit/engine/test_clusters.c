@@ -282,7 +282,7 @@ static void a_profile_is_of_its_overrides(void **state)
     for (int k = 0; k < p->n_kind; k++)
         n_second += !p->kind[k].cut && p->kind[k].of[PASS_FEW].alone[1].us > 0 && !p->kind[k].of[PASS_FEW].alone[0].us;
     assert_true(n_second > 0);
-    char *beside = profile_path(f.model);
+    char *beside = model_profile_path(f.model);
     lutra_session_close(&f.s);
     lutra_model_close(&f.model);
     ms.override_tensor = NULL;

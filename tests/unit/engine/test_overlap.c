@@ -70,10 +70,10 @@ static int submit_second(struct device *self, const struct segment *s, const str
 static void begin_meeting(lutra_runtime *rt, bool every, bool drafts)
 {
     for (int i = 0; i < 2; i++) {
-        meeting.ops[i] = rt->device[i]->ops;
+        meeting.ops[i] = rt->devices.device[i]->ops;
         meeting.own[i] = *meeting.ops[i];
         meeting.own[i].submit = i ? submit_second : submit_first;
-        rt->device[i]->ops = &meeting.own[i];
+        rt->devices.device[i]->ops = &meeting.own[i];
     }
     meeting.n_held = meeting.n_met = 0;
     meeting.every = every, meeting.drafts = drafts;
@@ -81,7 +81,7 @@ static void begin_meeting(lutra_runtime *rt, bool every, bool drafts)
 
 static void end_meeting(lutra_runtime *rt)
 {
-    for (int i = 0; i < 2; i++) rt->device[i]->ops = meeting.ops[i];
+    for (int i = 0; i < 2; i++) rt->devices.device[i]->ops = meeting.ops[i];
 }
 
 /* ---- answers ---- */

@@ -61,8 +61,8 @@ static int wait_for(struct device *d, const struct ticket *ticket, struct lutra_
 static void hook_devices(lutra_runtime *rt)
 {
     memset(&hook, 0, sizeof hook);
-    for (int i = 0; i < rt->n_device && i < N_DEVICE; i++) {
-        struct device *d = rt->device[i];
+    for (int i = 0; i < rt->devices.n_device && i < N_DEVICE; i++) {
+        struct device *d = rt->devices.device[i];
         hook.device[i] = d;
         hook.inner[i] = d->ops;
         hook.ops[i] = *d->ops;

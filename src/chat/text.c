@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "engine/settings.h"
+#include "base/settings.h"
 #include "text/encode.h"
 #include "text/stream.h"
 

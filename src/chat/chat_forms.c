@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#include "engine/chat_forms.h"
+#include "chat/chat_forms.h"
 
 #include <jansson.h>
 #include <stdio.h>

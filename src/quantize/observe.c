@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT */
-#include "engine/observe.h"
+#include "quantize/observe.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-#include "engine/model_impl.h"
-#include "engine/session_impl.h"
+#include "engine/passes.h"
+
 int observe_chunks(int n, int n_ctx, int most, int *n_chunk, struct lutra_error *err)
 {
     *n_chunk = n_ctx >= 16 ? n / n_ctx : 0;
@@ -20,19 +20,20 @@ int observe_open(lutra_session **out, lutra_model *model, int n_ctx, struct lutr
     lutra_session_settings_init(&set, sizeof set);
     *out = NULL;
     for (int i = 0; i < model->plan.n_device; i++)
-        if (model->plan.device[i] != model->runtime->cpu)
+        if (model->plan.device[i] != model->runtime->devices.cpu)
             return lutra_fail(err, LUTRA_E_UNSUPPORTED, "inputs of matrices are seen on the CPU alone, not on %s",
                 model->plan.device[i]->name);
     set.n_seq = 1;
     set.n_ctx = set.n_batch = set.n_out = n_ctx;
     TRY(lutra_session_open(out, model, &set, err));
-    if ((*out)->n_batch >= n_ctx) return 0;
+    if (session_sizes(*out).n_batch >= n_ctx) return 0;
     lutra_session_close(out);
     return lutra_fail(err, LUTRA_E_ARGUMENT, "chunks of %d tokens: too long for one pass", n_ctx);
 }
 
 struct walk {
     lutra_session *s;
+    lutra_model *model;
     const struct op_list *list;
     const struct observer *o;
     const int32_t *ids;
@@ -58,7 +59,7 @@ static size_t move_values(const struct walk *w, int i, char *place, bool back)
     for (int v = 0; v < w->list->n_value; v++) {
         size_t bytes = (size_t)w->n_row * (size_t)w->list->value[v].dim * sizeof(float);
         if (op_list_is_dead(w->list, i, v)) continue;
-        if (place) memcpy(back ? w->s->value[v].host : place + at, back ? place + at : w->s->value[v].host, bytes);
+        if (place) memcpy(back ? w->step.value[v].host : place + at, back ? place + at : w->step.value[v].host, bytes);
         at += bytes;
     }
     return at;
@@ -86,17 +87,18 @@ static int input_of(const struct op *op)
 /* Operations first .. last - 1 of one chunk, and a look at what `last` reads. */
 static int run_piece(struct walk *w, int chunk, int first, int last, struct lutra_error *err)
 {
-    struct device *cpu = w->s->model->runtime->cpu;
+    struct device *cpu = w->model->runtime->devices.cpu;
     struct segment segment = {&w->list->op[first], last - first, w->list, &w->step, {0, 0}, 0};
     struct ticket ticket;
     char *place = w->stored ? w->stored + (size_t)chunk * w->stored_bytes : NULL;
-    for (int r = 0; r < w->n_row; r++) w->s->batch.row[r].token = w->ids[(size_t)chunk * (size_t)w->n_row + (size_t)r];
-    if (w->info.add_bos) w->s->batch.row[0].token = w->info.bos;
+    for (int r = 0; r < w->n_row; r++)
+        session_rows(w->s)[r].token = w->ids[(size_t)chunk * (size_t)w->n_row + (size_t)r];
+    if (w->info.add_bos) session_rows(w->s)[0].token = w->info.bos;
     if (first > 0) move_values(w, first, place, true);
     TRY(cpu->ops->submit(cpu, &segment, NULL, 0, &ticket, err));
     TRY(cpu->ops->wait(cpu, &ticket, err));
     const struct op *op = &w->list->op[last];
-    TRY(w->o->inputs(w->o->user, op, w->s->value[input_of(op)].host, w->n_row, err));
+    TRY(w->o->inputs(w->o->user, op, w->step.value[input_of(op)].host, w->n_row, err));
     move_values(w, last, place, false);
     return 0;
 }
@@ -104,9 +106,9 @@ static int run_piece(struct walk *w, int chunk, int first, int last, struct lutr
 static int run_chunks(struct walk *w, int first, int last, struct lutra_error *err)
 {
     const struct op *op = &w->list->op[first];
-    TRY(model_hold(w->s->model, op, last - first, err));
+    TRY(model_hold(w->model, op, last - first, err));
     for (int c = 0; c < w->n_chunk; c++) TRY(run_piece(w, c, first, last, err));
-    model_let_go(w->s->model, op, last - first);
+    model_let_go(w->model, op, last - first);
     return 0;
 }
 
@@ -120,50 +122,38 @@ static int run_all(struct walk *w, struct lutra_error *err)
     return 0;
 }
 
-static int committed(const void *kv, int32_t seq)
-{
-    return kv_seq_length(kv, seq);
-}
-
 /* All chunks share one set of K/V slots; the pass is never committed. */
 static int walk(struct walk *w, int32_t seq, struct lutra_error *err)
 {
-    lutra_session *s = w->s;
     struct kv_view view;
-    for (int r = 0; r < w->n_row; r++) {
-        s->batch.row[r] = (struct row){.pos = r, .seq = seq, .parent = r - 1, .want = WANT_HIDDEN};
-        s->out_row[r] = r;
-    }
-    s->batch.n_row = w->n_row;
-    TRY(batch_check(&s->batch, w->list->n_vocab, committed, s->kv, err));
-    TRY(kv_step_begin(s->kv, &s->batch, &view, err));
-    w->step = (struct step){.batch = &s->batch,
-        .kv = &view,
-        .value = s->value,
-        .out_row = s->out_row,
-        .n_out = w->n_row,
-        .n_ctx = s->n_ctx,
-        .result = s->result,
-        .cancel = &s->cancel};
-    turn_take(&s->model->runtime->turn, TURN_ALL);
+    for (int r = 0; r < w->n_row; r++)
+        session_rows(w->s)[r] = (struct row){.pos = r, .seq = seq, .parent = r - 1, .want = WANT_HIDDEN};
+    TRY(session_hold(w->s, w->n_row, &view, &w->step, err));
+    turn_take(&w->model->runtime->turn, TURN_ALL);
     int rc = open_store(w, err);
     if (rc == 0) rc = run_all(w, err);
-    turn_give(&s->model->runtime->turn, TURN_ALL);
+    turn_give(&w->model->runtime->turn, TURN_ALL);
     free(w->stored);
-    kv_step_end(s->kv, &s->batch, false);
-    s->batch.n_row = 0;
+    session_let_go(w->s);
     return rc;
 }
 
 int observe_run(lutra_session *s, const int32_t *ids, int n_chunk, const struct observer *o, struct lutra_error *err)
 {
-    const struct op_list *list = model_ops(s->model->model);
-    struct walk w = {.s = s, .list = list, .o = o, .ids = ids, .n_chunk = n_chunk, .n_row = s->n_ctx};
+    lutra_model *model = session_model(s);
+    int n_ctx = session_sizes(s).n_ctx;
+    struct walk w = {.s = s,
+        .model = model,
+        .list = model_ops(model->model),
+        .o = o,
+        .ids = ids,
+        .n_chunk = n_chunk,
+        .n_row = n_ctx};
     int32_t seq;
-    lutra_model_info(s->model, &w.info, sizeof w.info);
-    TRY(kv_seq_open(s->kv, s->n_ctx, &seq, err));
+    lutra_model_info(model, &w.info, sizeof w.info);
+    TRY(lutra_seq_open(s, n_ctx, &seq, err));
     int rc = walk(&w, seq, err);
-    kv_seq_close(s->kv, seq);
+    lutra_seq_close(s, seq);
     return rc;
 }
 
@@ -189,5 +179,6 @@ int observe_exchange(lutra_session *s, struct weight *w, const struct tensor *to
     w->tensor.bytes = to->bytes;
     w->stored = NULL;
     TRY(d->ops->prepare(d, w, &keeps_source, err));
-    return d->ops->reserve(d, model_ops(s->model->model), s->n_batch, s->n_out, s->n_ctx, err);
+    struct session_sizes sizes = session_sizes(s);
+    return d->ops->reserve(d, model_ops(session_model(s)->model), sizes.n_batch, sizes.n_out, sizes.n_ctx, err);
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#include "weights/temporary.h"
+#include "base/temporary.h"
 
 #include <dirent.h>
 #include <errno.h>

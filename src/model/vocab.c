@@ -2,11 +2,11 @@
  *
  * The vocabulary of a GGUF file: its `tokenizer.ggml` keys, handed to the text room.
  */
+#include "model/vocab.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-#include "engine/model_impl.h"
 
 /* A string key as a NUL-terminated copy in buf; the fallback when it is absent. */
 static int short_string(

@@ -2,8 +2,8 @@
  *
  * The passes of a session as a file for trace viewers (Chrome's trace event format: complete events, microseconds).
  */
-#ifndef LUTRA_ENGINE_TIMELINE_H
-#define LUTRA_ENGINE_TIMELINE_H
+#ifndef LUTRA_SCHED_TIMELINE_H
+#define LUTRA_SCHED_TIMELINE_H
 
 #include "sched/waits.h"
 

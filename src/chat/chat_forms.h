@@ -2,8 +2,8 @@
  *
  * The forms of a conversation that chat templates take, and whether one loses a message; private to engine/.
  */
-#ifndef LUTRA_ENGINE_CHAT_FORMS_H
-#define LUTRA_ENGINE_CHAT_FORMS_H
+#ifndef LUTRA_CHAT_CHAT_FORMS_H
+#define LUTRA_CHAT_CHAT_FORMS_H
 
 #include <stdbool.h>
 

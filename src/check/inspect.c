@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: MIT
  *
- * The public function lutra_inspect: what a file says, what running it takes, and why it cannot run.
+ * What a file says, what running it takes, and why it cannot run: lutra_inspect(), and a model's metadata by key.
  */
-#include "engine/model_impl.h"
-
 #include <jansson.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/cpuinfo.h"
-#include "engine/session_impl.h"
+#include "base/settings.h"
+#include "engine/model.h"
+#include "model/vocab.h"
 #include "quant/quant.h"
 
 enum { INSPECT_HEAD = 8 /* elements shown of a long array */ };

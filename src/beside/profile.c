@@ -5,9 +5,8 @@
 #include <stdlib.h>
 
 #include "base/affinity.h"
-#include "engine/model_impl.h"
-#include "engine/session_impl.h"
-#include "engine/settings.h"
+#include "base/settings.h"
+#include "engine/passes.h"
 
 enum { DEPTH = 256, FEW_ROWS = 1, MANY_ROWS = 256, REPS = 7, PASSES = 8 };
 
@@ -21,14 +20,14 @@ struct probe {
 
 static int32_t token_at(const lutra_session *s, int i)
 {
-    return (int32_t)((uint32_t)i * 2654435761u % (uint32_t)model_ops(s->model->model)->n_vocab);
+    return (int32_t)((uint32_t)i * 2654435761u % (uint32_t)model_ops(session_model(s)->model)->n_vocab);
 }
 
 /* A prompt's rows, of which the last wants a result. */
 static void set_rows(lutra_session *s, int32_t seq, int pos, int n)
 {
     for (int i = 0; i < n; i++)
-        s->batch.row[i] = (struct row){.token = token_at(s, pos + i),
+        session_rows(s)[i] = (struct row){.token = token_at(s, pos + i),
             .pos = pos + i,
             .seq = seq,
             .parent = i - 1,
@@ -87,7 +86,7 @@ static int measure(lutra_model *m, struct profile *out, struct telling *t, struc
             .user = t};
         struct affinity before;
         turn_take(&m->runtime->turn, TURN_ALL);
-        affinity_set(m->runtime->caller_cpu, &before);
+        affinity_set(m->runtime->devices.caller_cpu, &before);
         rc = profile_make(out, &how, err);
         affinity_restore(&before);
         turn_give(&m->runtime->turn, TURN_ALL);
@@ -96,11 +95,19 @@ static int measure(lutra_model *m, struct profile *out, struct telling *t, struc
     return rc;
 }
 
-static int keep(const lutra_model *m, const char *path, const struct profile *p, char **text, struct lutra_error *err)
+static int keep(const lutra_model *m, const char *path, const struct profile *p, char **out, struct lutra_error *err)
 {
-    char *beside = path ? NULL : profile_path(m);
-    if (!path && !beside) return lutra_fail(err, LUTRA_E_NO_MEMORY, "profile: out of memory");
-    int rc = profile_write(m, path ? path : beside, p, text, err);
+    char model[24], *beside = path ? NULL : model_profile_path(m);
+    struct profile_key key;
+    model_profile_key(m, model, &key);
+    char *text = profile_text(p, &key);
+    if (!path) path = beside;
+    int rc =
+        path && text ? profile_write(path, text, err) : lutra_fail(err, LUTRA_E_NO_MEMORY, "profile: out of memory");
+    if (rc == 0 && out)
+        *out = text;
+    else
+        free(text);
     free(beside);
     return rc;
 }

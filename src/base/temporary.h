@@ -6,8 +6,8 @@
  * who creates the next one knows those that nobody writes any more, in other containers and on other hosts, too, and
  * removes them.  Where a file system has no locks they stay.
  */
-#ifndef LUTRA_WEIGHTS_TEMPORARY_H
-#define LUTRA_WEIGHTS_TEMPORARY_H
+#ifndef LUTRA_BASE_TEMPORARY_H
+#define LUTRA_BASE_TEMPORARY_H
 
 #include <stdbool.h>
 

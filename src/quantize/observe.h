@@ -3,8 +3,8 @@
  * A text through a model with a look at the inputs of every matmul, layer by layer: all chunks up to a matmul, then all
  * up to the next, so that its weights may be exchanged once their inputs have been seen.
  */
-#ifndef LUTRA_ENGINE_OBSERVE_H
-#define LUTRA_ENGINE_OBSERVE_H
+#ifndef LUTRA_QUANTIZE_OBSERVE_H
+#define LUTRA_QUANTIZE_OBSERVE_H
 
 #include "engine/model.h"
 

@@ -3,12 +3,14 @@
  * How public structs cross from a program to a library of another age (lutra/core.h has the rules).  For every room
  * that implements a part of the public API.
  */
-#ifndef LUTRA_ENGINE_SETTINGS_H
-#define LUTRA_ENGINE_SETTINGS_H
+#ifndef LUTRA_BASE_SETTINGS_H
+#define LUTRA_BASE_SETTINGS_H
 
 #include <stddef.h>
 
 #include "lutra/status.h"
+
+#define LUTRA_VERSION "0.1.0"
 
 /* Fills a caller's struct of `size` bytes from one of ours (each begins with its size); what we do not know becomes
  * 0. */
@@ -21,8 +23,7 @@ int settings_copy(void *dst, size_t dst_size, const void *src, const char *what,
 /* LUTRA_E_ARGUMENT where a caller's handle is NULL ("no session"). */
 int handle_check(const void *handle, const char *what, struct lutra_error *err);
 
-/* Elements of a caller's array: bytes of the first version and of
- * ours. */
+/* Elements of a caller's array: bytes of the first version and of ours. */
 struct element_kind {
     const char *what;
     size_t first, known;

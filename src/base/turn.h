@@ -9,8 +9,8 @@
  * A thread that has a set may take parts of it again; it may not ask for more, since another one could do the same:
  * it gives what it has, and takes all.
  */
-#ifndef LUTRA_ENGINE_TURN_H
-#define LUTRA_ENGINE_TURN_H
+#ifndef LUTRA_BASE_TURN_H
+#define LUTRA_BASE_TURN_H
 
 #include <pthread.h>
 #include <stdint.h>

@@ -2,7 +2,7 @@
  *
  * Chat templates: from a conversation to text and tokens.
  */
-#include "engine/model_impl.h"
+#include "engine/model.h"
 
 #include <jansson.h>
 #include <stdio.h>
@@ -10,9 +10,14 @@
 #include <string.h>
 #include <time.h>
 
-#include "engine/chat_forms.h"
-#include "engine/settings.h"
+#include "chat/chat_forms.h"
+#include "base/settings.h"
 #include "text/encode.h"
+
+void lutra_chat_init(struct lutra_chat *chat, size_t size)
+{
+    settings_fill(chat, size, &(struct lutra_chat){.size = sizeof *chat, .flags = LUTRA_CHAT_REPLY});
+}
 
 #define TEMPLATE_KEY "tokenizer.chat_template"
 
@@ -41,19 +46,6 @@ int lutra_chat_template(const lutra_model *model, const char *name, char **text,
             weights_path(model->weights), key, *names ? names : " none by name");
     *text = strndup(s.s, s.n);
     return *text ? 0 : lutra_fail(err, LUTRA_E_NO_MEMORY, "chat template: out of memory");
-}
-
-bool text_opens_reasoning(const struct text_vocab *vocab, const struct text_tags *tags, const int32_t *token, int n_tok)
-{
-    char tail[4 * TEXT_REASONING_HELD];
-    size_t at = sizeof tail;
-    for (int i = n_tok - 1; tags && i >= 0 && at > TEXT_REASONING_HELD; i--) {
-        struct text_bytes piece = text_token_piece(vocab, token[i], TEXT_PIECE_SPECIAL);
-        if (piece.n > at) break;
-        at -= piece.n;
-        memcpy(tail + at, piece.p, piece.n);
-    }
-    return text_reasoning_opened(tags, tail + at, sizeof tail - at);
 }
 
 /* One call's. */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#include "engine/timeline.h"
+#include "sched/timeline.h"
 
 #include <errno.h>
 #include <pthread.h>
@@ -8,7 +8,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "weights/temporary.h"
+#include "base/temporary.h"
 
 enum { CALLER = PLAN_DEVICES }; /* its track */
 

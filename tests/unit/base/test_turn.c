@@ -12,7 +12,7 @@
 
 #include <cmocka.h>
 
-#include "engine/turn.h"
+#include "base/turn.h"
 
 struct asker {
     struct turn *turn;

@@ -4,7 +4,7 @@
  * takes its devices again at once, and would starve a thread that waits at a mutex.  A set is taken at once or not at
  * all, so nobody waits with some of the devices in hand.
  */
-#include "engine/turn.h"
+#include "base/turn.h"
 
 #include <stdbool.h>
 #include <stddef.h>
