@@ -18,7 +18,7 @@ void bell_fini(struct bell *b);
 void bell_lock(struct bell *b);
 void bell_unlock(struct bell *b);
 
-/* Both with the lock.  A sleeper gives it up meanwhile, and may wake without a reason; CLOCK_NEVER_US: until it rings. */
+/* Both with the lock, which a sleeper gives up.  It may wake without a reason; CLOCK_NEVER_US: until it rings. */
 void bell_ring(struct bell *b);
 void bell_sleep(struct bell *b, uint64_t us);
 

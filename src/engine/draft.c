@@ -28,8 +28,8 @@ enum {
 struct mirror {
     struct sequence seq; /* in the second session: the sample's text, and the guesses behind it */
     int tip;             /* of the pass; -1: none */
-    bool going;
-    float p; /* estimate of all its guesses so far */
+    bool going, waits;   /* waits: for what another mirror is about to evaluate of its text */
+    float p;             /* estimate of all its guesses so far */
     struct draft_guess guess[SAID_MOST];
     int n_guess, n_offered; /* of these, those that the pass was offered */
     int base;               /* tokens of the text that they follow */
@@ -177,14 +177,29 @@ static void add_rows(struct pass *own, const struct sequence *q)
     pass_tip(own, last, (struct row_tip){0});
 }
 
+/* Whether a mirror before this one is about to evaluate a block or more of its text. */
+static bool is_coming(const struct draft_model *d, const struct mirror *m)
+{
+    const struct sequence *q = &m->seq;
+    for (const struct mirror *o = d->mirror; o < m; o++) {
+        if (!o->going || o->waits) continue;
+        int n = sequence_common(&o->seq, q->token, q->n_token - 1);
+        if (n > o->seq.n_done && n >= q->n_done + KV_BLOCK) return true;
+    }
+    return false;
+}
+
 /* All that are going; how many rows that makes. */
 static int fill(struct draft_model *d)
 {
     struct pass own;
     struct row_room room = {d->s->n_batch, d->s->n_out, 0};
     pass_begin(&own, &d->s->batch, d->s->tip, n_logits(d->s->model), room);
-    for (int i = 0; i < d->first->n_seq; i++)
-        if (d->mirror[i].going) add_rows(&own, &d->mirror[i].seq);
+    for (int i = 0; i < d->first->n_seq; i++) {
+        struct mirror *m = &d->mirror[i];
+        m->waits = m->going && is_coming(d, m);
+        if (m->going && !m->waits) add_rows(&own, &m->seq);
+    }
     return d->s->batch.n_row;
 }
 
@@ -352,12 +367,13 @@ static void begin_guesses(struct draft_model *d, const struct pass *pass, const 
     struct outlook o = without(d, pass);
     if (!pays(d, pass, wish, &o) && ++d->n_idle < TRIED_EVERY) return;
     d->n_idle = 0;
-    for (int i = 0; i < d->first->n_seq; i++) {
-        struct mirror *m = &d->mirror[i];
-        if (m->going && !m->n_guess) follow(d, m, &pass->tip[m->tip]);
-        m->going = m->going && m->seq.id >= 0 && knows(d, &pass->tip[m->tip], m->seq.n_done);
-    }
     do {
+        for (int i = 0; i < d->first->n_seq; i++) {
+            struct mirror *m = &d->mirror[i];
+            if (!m->going || m->n_guess > 0) continue;
+            follow(d, m, &pass->tip[m->tip]);
+            m->going = m->seq.id >= 0 && knows(d, &pass->tip[m->tip], m->seq.n_done);
+        }
         int n = fill(d);
         if (n == 0 || is_cancelled(d) || session_forward(d->s, n, false, NULL) < 0) return;
         for (int i = 0; i < d->first->n_seq; i++)

@@ -74,8 +74,8 @@ void model_profile_key(const lutra_model *m, char model[24], struct profile_key 
 char *model_profile_path(const lutra_model *m);
 
 /* As lutra_model_open, for the quantizer: matrices keep the file's column order (weights_order).
- * by_piece: only quantize/observe.c runs it, piece by piece and not to its head; weights are prepared when a piece holds them,
- * and released behind it. */
+ * by_piece: only quantize/observe.c runs it, piece by piece and not to its head; weights are prepared when a piece
+ * holds them, and released behind it. */
 int model_open_unsorted(lutra_model **out, lutra_runtime *runtime, const char *path,
     const struct lutra_model_settings *settings, bool by_piece, struct lutra_error *err);
 

@@ -43,7 +43,8 @@ int model_device_named(
     char names[160] = "";
     for (int i = 0, at = 0; i < rt->devices.n_device; i++) {
         if (atomic_load(&rt->lost[i])) continue;
-        if (strlen(rt->devices.device[i]->name) == n && strncasecmp(rt->devices.device[i]->name, name, n) == 0) return i;
+        if (strlen(rt->devices.device[i]->name) == n && strncasecmp(rt->devices.device[i]->name, name, n) == 0)
+            return i;
         if ((size_t)at < sizeof names)
             at += snprintf(names + at, sizeof names - (size_t)at, "%s%s", at ? ", " : "", rt->devices.device[i]->name);
     }
