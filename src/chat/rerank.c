@@ -2,11 +2,12 @@
  *
  * A query and a document as the one text that a ranking model reads.
  */
-#include "engine/session_impl.h"
-#include "text/encode.h"
-
 #include <stdlib.h>
 #include <string.h>
+
+#include "base/settings.h"
+#include "engine/model.h"
+#include "text/encode.h"
 
 #define TEMPLATE_KEY "tokenizer.chat_template.rerank"
 

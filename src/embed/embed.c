@@ -6,11 +6,12 @@
  * A row's bits do not depend on the other rows of a pass but, in encoders, those of its own text, which are all there;
  * a text's rows are added up in their order, in double: a text's vector does not depend on the texts beside it.
  */
-#include "engine/session_impl.h"
-
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+
+#include "base/settings.h"
+#include "engine/passes.h"
 
 /* A text whose first n_first tokens are of segment 0. */
 struct text {
@@ -20,6 +21,8 @@ struct text {
 
 struct embed {
     lutra_session *s;
+    struct session_sizes size;
+    const lutra_model *model;
     const char *what;        /* the caller, for errors */
     const struct text *text; /* [n_text] */
     int n_text;
@@ -36,25 +39,34 @@ struct embed {
     int next, done; /* the first text that is not evaluated whole, and how many of its tokens are */
 };
 
+static int open_embed(struct embed *e, lutra_session *s, struct lutra_error *err)
+{
+    TRY(handle_check(s, "session", err));
+    e->s = s;
+    e->size = session_sizes(s);
+    e->model = session_model(s);
+    return 0;
+}
+
 /* What the file says, where the caller leaves it open. */
 static int choose(struct embed *e, enum lutra_pooling pooling, struct lutra_error *err)
 {
     static const enum lutra_pooling of_file[] = {
         LUTRA_POOL_MODEL, LUTRA_POOL_MEAN, LUTRA_POOL_CLS, LUTRA_POOL_LAST, LUTRA_POOL_MODEL};
-    int file = model_hparams(e->s->model->model)->pooling;
+    int file = model_hparams(e->model->model)->pooling;
     e->pooling = pooling == LUTRA_POOL_MODEL ? of_file[file] : pooling;
     if (e->pooling > LUTRA_POOL_MODEL && e->pooling <= LUTRA_POOL_LAST) return 0;
     if (pooling != LUTRA_POOL_MODEL) return lutra_fail(err, LUTRA_E_ARGUMENT, "embed: there is no pooling %d", pooling);
-    return lutra_fail(err, LUTRA_E_UNSUPPORTED, "embed: model '%s' %s: choose mean, cls or last", e->s->model->name,
+    return lutra_fail(err, LUTRA_E_UNSUPPORTED, "embed: model '%s' %s: choose mean, cls or last", e->model->name,
         file == 4 ? "ranks texts" : "names no pooling");
 }
 
 /* The longest text: the context, or a pass where texts are evaluated whole. */
 static int longest(const struct embed *e)
 {
-    int most = e->s->n_ctx;
-    if (e->whole && e->s->n_batch < most) most = e->s->n_batch;
-    if (e->whole && e->pooling == LUTRA_POOL_MEAN && e->s->n_out < most) most = e->s->n_out;
+    int most = e->size.n_ctx;
+    if (e->whole && e->size.n_batch < most) most = e->size.n_batch;
+    if (e->whole && e->pooling == LUTRA_POOL_MEAN && e->size.n_out < most) most = e->size.n_out;
     return most;
 }
 
@@ -85,14 +97,14 @@ static bool wants(const struct embed *e, int n_token, int pos)
 static bool fits(const struct embed *e, const struct text *t, int n, int n_out)
 {
     int more_out = e->pooling == LUTRA_POOL_MEAN ? t->n_token : 1;
-    return !e->whole || (t->n_token <= e->s->n_batch - n && more_out <= e->s->n_out - n_out);
+    return !e->whole || (t->n_token <= e->size.n_batch - n && more_out <= e->size.n_out - n_out);
 }
 
 /* As many rows as there is room for, from the first text that is not whole on. */
 static int fill(struct embed *e, struct lutra_error *err)
 {
     int n = 0, n_out = 0;
-    for (int i = e->next, pos = e->done; i < e->n_text && n < e->s->n_batch; i++, pos = 0) {
+    for (int i = e->next, pos = e->done; i < e->n_text && n < e->size.n_batch; i++, pos = 0) {
         const struct text *t = &e->text[i];
         if (!fits(e, t, n, n_out)) break;
         if (pos == 0) {
@@ -101,9 +113,9 @@ static int fill(struct embed *e, struct lutra_error *err)
             if (rc < 0) break;
             e->n_open++;
         }
-        for (int first = pos; pos < t->n_token && n < e->s->n_batch; pos++) {
+        for (int first = pos; pos < t->n_token && n < e->size.n_batch; pos++) {
             bool want = wants(e, t->n_token, pos);
-            if (want && n_out == e->s->n_out) return n;
+            if (want && n_out == e->size.n_out) return n;
             n_out += want;
             uint32_t flags = want ? (uint32_t)LUTRA_WANT_HIDDEN : 0;
             if (pos >= t->n_first && e->segments) flags |= LUTRA_ROW_SECOND;
@@ -128,7 +140,7 @@ static void multiply(const float *w, const float *x, int n_in, int n_out, float 
 /* The dense layers behind the mean; the length of what they read changes that of what they give alone. */
 static void apply_dense(const struct embed *e)
 {
-    const struct model_dense *dense = model_dense(e->s->model->model);
+    const struct model_dense *dense = model_dense(e->model->model);
     float *x = e->wide + dense->n_mid;
     if (!dense->n_mid || e->pooling != LUTRA_POOL_MEAN) return;
     for (int d = 0; d < e->d_model; d++) x[d] = (float)e->sum[d];
@@ -151,7 +163,7 @@ static void finish(const struct embed *e, int text)
 /* What the head says of the state in `sum`: its one class, or the probability of the first of two. */
 static void score(const struct embed *e, int text)
 {
-    const struct model_value_head *head = model_value_head(e->s->model->model);
+    const struct model_value_head *head = model_value_head(e->model->model);
     double said[2] = {0};
     size_t d_model = (size_t)e->d_model;
     for (int d = 0; d < e->d_model; d++) e->wide[d] = (float)e->sum[d];
@@ -206,8 +218,8 @@ static int run(struct embed *e, struct lutra_error *err)
 /* With e->text, what and pooling set. */
 static int evaluate(struct embed *e, struct lutra_error *err)
 {
-    const struct model *model = e->s->model->model;
-    size_t n_batch = (size_t)e->s->n_batch;
+    const struct model *model = e->model->model;
+    size_t n_batch = (size_t)e->size.n_batch;
     e->whole = model_ops(model)->whole;
     e->segments = model_ops(model)->n_segment == 2;
     e->d_model = model_ops(model)->d_model;
@@ -229,8 +241,8 @@ static int evaluate(struct embed *e, struct lutra_error *err)
 int lutra_embed(lutra_session *s, const struct lutra_embed_text *text, int n_text, enum lutra_pooling pooling,
     float *out, struct lutra_error *err)
 {
-    struct embed e = {.s = s, .what = "embed", .n_text = n_text, .out = out};
-    TRY(handle_check(s, "session", err));
+    struct embed e = {.what = "embed", .n_text = n_text, .out = out};
+    TRY(open_embed(&e, s, err));
     TRY(choose(&e, pooling, err));
     struct text *list = calloc((size_t)(n_text > 0 ? n_text : 1), sizeof *list);
     if (!list) return lutra_fail(err, LUTRA_E_NO_MEMORY, "embed: out of memory");
@@ -247,12 +259,12 @@ static const struct element_kind pair_kind = {
 int lutra_rerank(lutra_session *s, const struct lutra_rerank_pair *pair, int n_pair, size_t pair_size, float *out,
     struct lutra_error *err)
 {
-    struct embed e = {.s = s, .what = "rerank", .n_text = n_pair, .ranks = true, .out = out};
+    struct embed e = {.what = "rerank", .n_text = n_pair, .ranks = true, .out = out};
     int rc = 0;
-    TRY(handle_check(s, "session", err));
-    if (!model_ranks(s->model))
-        return lutra_fail(err, LUTRA_E_UNSUPPORTED, "rerank: model '%s' has no head that ranks", s->model->name);
-    e.pooling = model_ops(s->model->model)->whole ? LUTRA_POOL_CLS : LUTRA_POOL_LAST;
+    TRY(open_embed(&e, s, err));
+    if (!model_ranks(e.model))
+        return lutra_fail(err, LUTRA_E_UNSUPPORTED, "rerank: model '%s' has no head that ranks", e.model->name);
+    e.pooling = model_ops(e.model->model)->whole ? LUTRA_POOL_CLS : LUTRA_POOL_LAST;
     struct text *list = calloc((size_t)(n_pair > 0 ? n_pair : 1), sizeof *list);
     if (!list) return lutra_fail(err, LUTRA_E_NO_MEMORY, "rerank: out of memory");
     for (int i = 0; i < n_pair && rc == 0; i++) {
