@@ -142,6 +142,8 @@ struct engine {
     lutra_session *session;
     struct lutra_model_info info;
     uint64_t load_us;
+    const char *svg; /* of --timeline: drawn from what the session writes to `trace`; NULL: no picture is asked for */
+    char *trace;
     const char *zeros; /* as asked for */
     bool zeros_taken;  /* by a model that is open */
 };
@@ -184,6 +186,12 @@ void engine_close(struct engine *e);
 
 /* "model", "mean", "cls", "last". */
 enum lutra_pooling pooling_of(const char *name);
+
+/* ---- a picture of a pass (timeline.c) ---------------------------------------------------------------------------- */
+
+bool timeline_is_svg(const char *path);
+/* Draws the longest pass and the last one of a file of lutra_session_settings.timeline.  0, or -1 after a message. */
+int timeline_draw(const char *trace, const char *svg);
 
 /* ---- sampling (sampling.c) --------------------------------------------------------------------------------------- */
 

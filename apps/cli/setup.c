@@ -64,8 +64,9 @@ static const struct option engine_table[] = {
         .help = "how a pass waits for its devices: predict (default), poll, block; the text is the same",
         .choices = "predict poll block"},
     {"--timeline", "TIMELINE", OPT_TEXT, AT(timeline), "FILE",
-        .help = "what each device computed, copied and was waited for in every pass, as JSON for chrome://tracing or "
-                "ui.perfetto.dev"},
+        .help =
+            "what each device computed, copied and was waited for: FILE.svg is a picture of the longest pass and of "
+            "the last, another FILE has every pass as JSON for chrome://tracing or ui.perfetto.dev"},
     {"--gpu-slice-ms", "GPU_SLICE_MS", OPT_FLOAT, AT(gpu_slice_ms), "MS",
         .help = "longest submission to a GPU, as predicted: shorter ones leave a desktop usable", .min = 0.01,
         .max = 10000},
@@ -396,6 +397,12 @@ int engine_open_session(struct engine *e, const struct engine_options *opts, str
 {
     struct lutra_error err = {0};
     engine_session_settings(opts, &settings);
+    if (timeline_is_svg(opts->timeline)) {
+        struct buffer name = {0};
+        buffer_print(&name, "%s.json", opts->timeline);
+        e->svg = opts->timeline;
+        settings.timeline = e->trace = name.text;
+    }
     if (engine_open_draft_model(e, opts, &err) < 0) return fail_with(&err);
     settings.draft_model = e->draft_model;
     if (lutra_session_open(&e->session, e->model, &settings, &err) < 0) return fail_with(&err);
@@ -413,6 +420,12 @@ void engine_close(struct engine *e)
     progress_clear();
     interrupt_watch(NULL);
     lutra_session_close(&e->session);
+    if (e->svg && access(e->trace, R_OK) == 0) {
+        timeline_draw(e->trace, e->svg);
+        unlink(e->trace);
+    }
+    free(e->trace);
+    e->svg = e->trace = NULL;
     lutra_model_close(&e->draft_model);
     lutra_model_close(&e->model);
     lutra_runtime_close(&e->runtime);

@@ -299,8 +299,8 @@ static int cpu_submit(struct device *self, const struct segment *segment, const 
     (void)after, (void)n_after;
     *out = (struct ticket){self, 0};
     if (!d->driver) return cpu_run_now(d, segment, err);
-    out->id = cpu_driver_post(d->driver, segment);
-    return 0;
+    if (!cpu_driver_is_lost(d->driver)) out->id = cpu_driver_post(d->driver, segment);
+    return out->id ? 0 : lutra_fail(err, LUTRA_E_DEVICE_LOST, "%s takes up no work", d->name);
 }
 
 static int cpu_wait(struct device *self, const struct ticket *ticket, struct lutra_error *err)

@@ -86,12 +86,17 @@ int cpu_run_now(struct cpu_device *d, const struct segment *segment, struct lutr
 /* driver.c: segments of a device on a thread of its own, in order. */
 int cpu_driver_open(struct cpu_driver **out, struct cpu_device *d, int cpu, struct lutra_error *err);
 void cpu_driver_close(struct cpu_driver **driver);
-/* Returns the segment's number, from 1; what it points to stays until it is over. */
+/* Returns the segment's number, from 1; what it points to stays until it is over.  0: the driver is lost. */
 uint64_t cpu_driver_post(struct cpu_driver *driver, const struct segment *segment);
 bool cpu_driver_done(const struct cpu_driver *driver, uint64_t number);
+/* It has taken up no work for 2 s, and never will again. */
+bool cpu_driver_is_lost(const struct cpu_driver *driver);
+/* For tests: takes up no work while it is frozen. */
+void cpu_driver_freeze(struct cpu_driver *driver, bool frozen);
 /* device_extras.ran. */
 bool cpu_driver_ran(const struct cpu_driver *driver, uint64_t number, uint64_t *begin_us, uint64_t *end_us);
-/* Until that one is over: the first failure of those that nobody has waited for. */
+/* Until that one is over: the first failure of those that nobody has waited for.  LUTRA_E_DEVICE_LOST: it never will
+ * be. */
 int cpu_driver_wait(struct cpu_driver *driver, uint64_t number, struct lutra_error *err);
 
 /* Its sizes grow to these. */

@@ -4,19 +4,27 @@
  *
  * Who waits spins for what a wake-up costs, and then sleeps: the driver for segments, the host for their ends.  Words
  * are changed before the lock is taken and read again under it, so that no wake-up is missed.
+ *
+ * A driver that takes up no segment for SILENT_LOOKS x LOOK_MS is lost (its processors are gone, or somebody else's):
+ * the segment is withdrawn, so that it will never begin.  One that has been taken up is waited for however long it
+ * takes, since it may still write.  Looks are counted, not the clock: after the whole machine has slept nobody is late.
  */
 #include <pthread.h>
 #include <sched.h>
 #include <signal.h>
 #include <stdlib.h>
+#include <time.h>
 
 #include "base/clock.h"
 #include "cpu/device_impl.h"
 
-enum { JOBS = 64, SPIN_US = 200, PAUSES_PER_LOOK = 64 };
+enum { JOBS = 64, SPIN_US = 200, PAUSES_PER_LOOK = 64, LOOK_MS = 100, SILENT_LOOKS = 20 };
+
+enum { JOB_POSTED, JOB_TAKEN, JOB_WITHDRAWN };
 
 struct job {
     struct segment segment;
+    atomic_int state;
     uint64_t begin_us, end_us;
     int rc;
     struct lutra_error err;
@@ -28,7 +36,7 @@ struct cpu_driver {
     pthread_mutex_t lock;
     pthread_cond_t changed;
     int cpu;
-    atomic_bool stop;
+    atomic_bool stop, lost, frozen;
     atomic_uint_least64_t posted, finished; /* how many */
     uint64_t seen;                          /* the host's: how many it knows the end of ... */
     int failed;                             /* ... and the first failure among them that it has not been told */
@@ -36,11 +44,48 @@ struct cpu_driver {
     struct job job[JOBS]; /* number n in job[n % JOBS] */
 };
 
-/* Until *word is at least n, or the driver has to stop. */
+/* Until *word is at least n, or the driver has to stop or is lost. */
 static bool reached(const struct cpu_driver *v, const atomic_uint_least64_t *word, uint64_t n)
 {
     return atomic_load_explicit(word, memory_order_acquire) >= n ||
-           atomic_load_explicit(&v->stop, memory_order_relaxed);
+           atomic_load_explicit(&v->stop, memory_order_relaxed) || atomic_load_explicit(&v->lost, memory_order_relaxed);
+}
+
+/* With the lock, for some time. */
+static void sleep_a_while(struct cpu_driver *v)
+{
+    struct timespec end;
+    clock_gettime(CLOCK_MONOTONIC, &end);
+    end.tv_nsec += LOOK_MS * 1000000;
+    end.tv_sec += end.tv_nsec / 1000000000;
+    end.tv_nsec %= 1000000000;
+    pthread_cond_timedwait(&v->changed, &v->lock, &end);
+}
+
+/* Takes the next segment back, if it has not begun; then the driver is lost. */
+static void withdraw(struct cpu_driver *v)
+{
+    uint64_t next = atomic_load(&v->finished) + 1;
+    int state = JOB_POSTED;
+    if (next <= atomic_load(&v->posted) &&
+        atomic_compare_exchange_strong(&v->job[next % JOBS].state, &state, JOB_WITHDRAWN))
+        atomic_store(&v->lost, true);
+}
+
+/* The host's: until number n is over, or the driver is lost. */
+static void watch(struct cpu_driver *v, uint64_t n)
+{
+    uint64_t last = 0;
+    pthread_mutex_lock(&v->lock);
+    for (int silent = 0; !reached(v, &v->finished, n); silent++) {
+        uint64_t over = atomic_load(&v->finished);
+        bool at_work = atomic_load(&v->job[(over + 1) % JOBS].state) == JOB_TAKEN;
+        if (over != last || at_work) silent = 0;
+        last = over;
+        if (silent >= SILENT_LOOKS) withdraw(v);
+        sleep_a_while(v);
+    }
+    pthread_mutex_unlock(&v->lock);
 }
 
 static void await(struct cpu_driver *v, const atomic_uint_least64_t *word, uint64_t n)
@@ -52,6 +97,10 @@ static void await(struct cpu_driver *v, const atomic_uint_least64_t *word, uint6
         if (i == PAUSES_PER_LOOK - 1 && clock_now_us(clock) >= end_us) break;
     }
     if (reached(v, word, n)) return;
+    if (word == &v->finished) {
+        watch(v, n);
+        return;
+    }
     pthread_mutex_lock(&v->lock);
     while (!reached(v, word, n)) pthread_cond_wait(&v->changed, &v->lock);
     pthread_mutex_unlock(&v->lock);
@@ -75,8 +124,10 @@ static void *drive(void *arg)
     }
     for (uint64_t n = 1;; n++) {
         await(v, &v->posted, n);
-        if (atomic_load(&v->stop)) return NULL;
+        while (atomic_load(&v->frozen) && !atomic_load(&v->stop)) clock_sleep_us(clock_real(), 1000);
         struct job *job = &v->job[n % JOBS];
+        int state = JOB_POSTED;
+        if (atomic_load(&v->stop) || !atomic_compare_exchange_strong(&job->state, &state, JOB_TAKEN)) return NULL;
         job->begin_us = clock_now_us(clock_real());
         job->rc = cpu_run_now(v->device, &job->segment, &job->err);
         job->end_us = clock_now_us(clock_real());
@@ -96,14 +147,26 @@ static void see(struct cpu_driver *v, uint64_t n)
     }
 }
 
+bool cpu_driver_is_lost(const struct cpu_driver *v)
+{
+    return atomic_load(&v->lost);
+}
+
+void cpu_driver_freeze(struct cpu_driver *v, bool frozen)
+{
+    atomic_store(&v->frozen, frozen);
+}
+
 uint64_t cpu_driver_post(struct cpu_driver *v, const struct segment *segment)
 {
     uint64_t n = atomic_load_explicit(&v->posted, memory_order_relaxed) + 1;
     if (n > JOBS) {
         await(v, &v->finished, n - JOBS);
+        if (cpu_driver_is_lost(v)) return 0;
         see(v, n - JOBS);
     }
     v->job[n % JOBS].segment = *segment;
+    atomic_store_explicit(&v->job[n % JOBS].state, JOB_POSTED, memory_order_relaxed);
     atomic_store_explicit(&v->posted, n, memory_order_release);
     tell(v);
     return n;
@@ -111,13 +174,14 @@ uint64_t cpu_driver_post(struct cpu_driver *v, const struct segment *segment)
 
 bool cpu_driver_done(const struct cpu_driver *v, uint64_t number)
 {
-    return atomic_load_explicit(&v->finished, memory_order_acquire) >= number;
+    return atomic_load_explicit(&v->finished, memory_order_acquire) >= number || cpu_driver_is_lost(v);
 }
 
 bool cpu_driver_ran(const struct cpu_driver *v, uint64_t number, uint64_t *begin_us, uint64_t *end_us)
 {
     const struct job *job = &v->job[number % JOBS];
-    if (!cpu_driver_done(v, number) || atomic_load_explicit(&v->posted, memory_order_relaxed) >= number + JOBS)
+    if (atomic_load_explicit(&v->finished, memory_order_acquire) < number ||
+        atomic_load_explicit(&v->posted, memory_order_relaxed) >= number + JOBS)
         return false;
     *begin_us = job->begin_us;
     *end_us = job->end_us;
@@ -127,6 +191,8 @@ bool cpu_driver_ran(const struct cpu_driver *v, uint64_t number, uint64_t *begin
 int cpu_driver_wait(struct cpu_driver *v, uint64_t number, struct lutra_error *err)
 {
     await(v, &v->finished, number);
+    if (atomic_load(&v->finished) < number)
+        return lutra_fail(err, LUTRA_E_DEVICE_LOST, "%s takes up no work", v->device->name);
     see(v, number);
     int rc = v->failed;
     if (rc < 0 && err) *err = v->why;
@@ -137,12 +203,16 @@ int cpu_driver_wait(struct cpu_driver *v, uint64_t number, struct lutra_error *e
 int cpu_driver_open(struct cpu_driver **out, struct cpu_device *d, int cpu, struct lutra_error *err)
 {
     sigset_t all, old;
+    pthread_condattr_t monotonic;
     struct cpu_driver *v = *out = calloc(1, sizeof *v);
     if (!v) return lutra_fail(err, LUTRA_E_NO_MEMORY, "%s: out of memory", d->name);
     v->device = d;
     v->cpu = cpu;
     pthread_mutex_init(&v->lock, NULL);
-    pthread_cond_init(&v->changed, NULL);
+    pthread_condattr_init(&monotonic);
+    pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
+    pthread_cond_init(&v->changed, &monotonic);
+    pthread_condattr_destroy(&monotonic);
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &old); /* signals are the application's own threads' */
     int rc = pthread_create(&v->thread, NULL, drive, v);

@@ -505,6 +505,7 @@ static int replace(void *session, struct device *lost, struct lutra_error *err)
     lutra_session *s = session;
     give_turn(s);
     take_turn(s, TURN_ALL);
+    s->lost_device = lost->name;
     if (model_uses(s->model, lost)) TRY(model_leave_device(s->model, lost, err));
     return memory_follow(s, err);
 }
@@ -555,9 +556,14 @@ static int run(lutra_session *s, struct kv_view *view, struct lutra_error *err)
     begin_turn(s);
     affinity_set(model_uses(s->model, rt->devices.cpu) ? rt->devices.caller_cpu : -1, &before);
     uint64_t start = clock_now_us(rt->clock);
+    s->lost_device = NULL;
     int rc = memory_follow(s, err); /* another session may have changed the plan */
     if (rc == 0) rc = plan_run(model_plan(s->model, s->batch.n_row), &step, s->waits, &rescue, err);
-    if (rc == 0) account(s, &step, clock_now_us(rt->clock) - start);
+    const uint64_t us = clock_now_us(rt->clock) - start;
+    if (rc == 0 && s->lost_device)
+        log_line(&rt->log, LUTRA_LOG_WARN, "the pass that lost %s is done, %.0f ms after it began", s->lost_device,
+            (double)us / 1000);
+    if (rc == 0) account(s, &step, us);
     if (rc == 0 && s->hints.n_row) rc = calibrate(s, &step, &rescue, err);
     affinity_restore(&before);
     give_turn(s);

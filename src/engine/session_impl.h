@@ -118,7 +118,8 @@ struct lutra_session {
     struct lutra_row_result *public_result;
 
     atomic_bool cancel;
-    uint32_t has_devices; /* in its pass: those of the turn that it has */
+    uint32_t has_devices;    /* in its pass: those of the turn that it has */
+    const char *lost_device; /* in this pass, the last one; or NULL */
     struct lutra_stats stats;
 
     struct sampler *sampler;

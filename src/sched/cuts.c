@@ -2,6 +2,7 @@
  *
  * From times to cuts: the ways to run each kind, and the cheapest of them for a pass.
  */
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -20,6 +21,35 @@ static double joint_us(const struct profile_shape *s, unsigned set, int d, int p
     if (s->n_joint[set] < 2 || a->part[d] == b->part[d]) return us;
     double line = a->time[d].us + (b->time[d].us - a->time[d].us) * (part - a->part[d]) / (b->part[d] - a->part[d]);
     return line > us / 2 && line < us * 2 ? line : us;
+}
+
+/* As solved; where a device of that is lost, for each kind by itself the cut of those in the set that ends first. */
+void profile_part_left(const struct profile *p, enum pass_class rows, int kind, unsigned set, int *part)
+{
+    const struct profile_shape *s = &p->kind[kind].of[rows];
+    double best = INFINITY;
+    unsigned used = 0;
+    for (int d = 0; d < SOLVE_DEVICES; d++) used |= (s->part[d] > 0 ? 1u : 0u) << d;
+    memcpy(part, s->part, sizeof s->part);
+    if (!(used & ~set)) return;
+    for (int a = 0; a <= PROFILE_GRID; a++)
+        for (int b = 0; b <= PROFILE_GRID - a; b++) {
+            const int try[SOLVE_DEVICES] = {a, b, PROFILE_GRID - a - b};
+            double us = 0;
+            used = 0;
+            for (int d = 0; d < SOLVE_DEVICES; d++) used |= (try[d] > 0 ? 1u : 0u) << d;
+            const bool several = used & (used - 1);
+            if (used & ~set || (several && !s->n_joint[used])) continue;
+            for (int d = 0; d < p->n_device; d++) {
+                if (!try[d]) continue;
+                double own = several ? joint_us(s, used, d, try[d]) : s->alone[d].us;
+                if (own > us) us = own;
+            }
+            if (several) us += p->pass[rows].sync_us;
+            if (us >= best) continue;
+            best = us;
+            memcpy(part, try, sizeof try);
+        }
 }
 
 static void add_one(const struct profile_shape *s, int d, struct choices *out)

@@ -108,26 +108,32 @@ static int find_units(struct maker *m, struct lutra_error *err)
 bool profile_cuts(const struct profile *p, enum pass_class rows, enum profile_plan plan, const struct op_list *list,
     struct device *const *device, int n_device, struct plan_cut *cut)
 {
-    struct device *own[SOLVE_DEVICES] = {NULL};
+    struct device *own[SOLVE_DEVICES] = {NULL}, *first = NULL;
     char name[sizeof p->kind->name];
+    unsigned set = 0;
     for (int i = 0; i < p->n_device; i++) {
         for (int d = 0; d < n_device && !own[i]; d++)
             if (!strcmp(device[d]->name, p->device[i])) own[i] = device[d];
-        if (!own[i]) return false;
+        set |= (own[i] ? 1u : 0u) << i;
+        if (!first) first = own[i];
     }
+    if (!first) return false;
     for (int i = 0; i < list->n_op; i++) {
-        const int *part = NULL;
+        int part[SOLVE_DEVICES] = {0};
+        bool known = false;
         cut[i] = (struct plan_cut){0};
         if (plan == PLAN_EVEN) continue;
         profile_kind_name(list, &list->op[i], name, sizeof name);
-        for (int k = 0; k < p->n_kind && plan == PLAN_SOLVED && !part; k++)
-            if (p->kind[k].cut && !strcmp(p->kind[k].name, name)) part = p->kind[k].of[rows].part;
-        for (int d = 0; part && d < p->n_device; d++) {
+        for (int k = 0; k < p->n_kind && plan == PLAN_SOLVED && !known; k++) {
+            known = p->kind[k].cut && !strcmp(p->kind[k].name, name);
+            if (known) profile_part_left(p, rows, k, set, part);
+        }
+        for (int d = 0; d < p->n_device; d++) {
             if (!part[d]) continue;
             cut[i].device[cut[i].n] = own[d];
             cut[i].part[cut[i].n++] = (float)part[d];
         }
-        if (!cut[i].n) cut[i] = (struct plan_cut){1, {own[0]}, {1}};
+        if (!cut[i].n) cut[i] = (struct plan_cut){1, {first}, {1}};
     }
     return true;
 }

@@ -93,7 +93,8 @@ struct profile_how {
 int profile_make(struct profile *out, const struct profile_how *how, struct lutra_error *err);
 
 /* Sets cut [n_op] to those of a plan; operations of a kind that the profile does not have are left to the first of its
- * devices.  False: a device of the profile is not among these. */
+ * devices.  Where some of its devices are not among these, or lost, the cuts of the others are solved anew from its
+ * times.  False: none of its devices is there. */
 bool profile_cuts(const struct profile *p, enum pass_class rows, enum profile_plan plan, const struct op_list *list,
     struct device *const *device, int n_device, struct plan_cut *cut);
 

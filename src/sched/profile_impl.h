@@ -46,5 +46,6 @@ struct profile_time profile_median(double *x, int n); /* sorts x */
 /* cuts.c: the part of every kind, and predicted_us. */
 int profile_solve(struct maker *m, enum pass_class rows, struct lutra_error *err);
 bool profile_can_cut(const struct maker *m, int op, const int *part);
+void profile_part_left(const struct profile *p, enum pass_class rows, int kind, unsigned set, int *part);
 
 #endif

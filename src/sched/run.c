@@ -33,7 +33,9 @@ static void tell(const struct run *r, int what, int p, uint64_t begin_us, uint64
 {
     struct run_event e = {.plan = r->plan, .piece = p, .begin_us = begin_us, .end_us = end_us};
     e.what = what;
-    if (r->waits && r->waits->told) r->waits->told(r->waits->user, &e);
+    if (!r->waits || !r->waits->told) return;
+    e.pass = r->waits->n_pass;
+    r->waits->told(r->waits->user, &e);
 }
 
 /* A piece of a device that computes beside the caller: as the device says, or from its submission until now. */

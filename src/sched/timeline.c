@@ -49,12 +49,12 @@ static void write_event(void *user, const struct run_event *e)
     if (e->what == RUN_WAIT) track = CALLER;
     fprintf(t->file,
         ",\n{\"name\":\"%s%s\",\"cat\":\"%s\",\"ph\":\"X\",\"ts\":%llu,\"dur\":%llu,\"pid\":1,\"tid\":%d,\"args\":{"
-        "\"device\":\"%s\",\"piece\":%d,\"layer\":%d,\"operations\":%d,\"from\":%.4f,\"to\":%.4f}}",
+        "\"device\":\"%s\",\"pass\":%ld,\"piece\":%d,\"layer\":%d,\"operations\":%d,\"from\":%.4f,\"to\":%.4f}}",
         e->what == RUN_COMPUTE ? ""
         : e->what == RUN_WAIT  ? "wait for "
                                : "copy ",
         op_name(op->kind), what[e->what], (unsigned long long)e->begin_us,
-        (unsigned long long)(e->end_us - e->begin_us), track, d->name, e->piece, op->layer, piece->n,
+        (unsigned long long)(e->end_us - e->begin_us), track, d->name, e->pass, e->piece, op->layer, piece->n,
         (double)piece->share.from / SHARE_WHOLE, (double)to / SHARE_WHOLE);
     pthread_mutex_unlock(&t->lock);
 }

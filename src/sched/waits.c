@@ -30,6 +30,7 @@ void waits_begin(struct waits *waits, const struct plan *plan, int n_row)
 {
     if (waits->plan != plan || waits->n_row != n_row) memset(waits->took_us, 0, sizeof waits->took_us);
     memset(waits->idle_us, 0, sizeof waits->idle_us);
+    waits->n_pass++;
     waits->plan = plan;
     waits->n_row = n_row;
 }

@@ -29,6 +29,7 @@ struct run_event {
     enum { RUN_COMPUTE, RUN_WAIT, RUN_COPY } what; /* RUN_WAIT: the caller, for the piece */
     const struct plan *plan;
     int piece;
+    long pass; /* 1, 2, ... */
     uint64_t begin_us, end_us;
 };
 
@@ -36,6 +37,7 @@ struct waits {
     struct clock clock;
     enum wait_mode mode;
     const struct plan *plan;
+    long n_pass;                    /* that have begun */
     uint64_t late_8us;              /* by how much sleeps end late, times 8: a running mean */
     int n_row;                      /* of the passes that took_us is of */
     uint64_t begun_us[PLAN_PIECES]; /* when a piece was submitted */

@@ -55,6 +55,22 @@ by = {}
 for e in halves: by.setdefault(e["args"]["device"], []).append(e["args"]["piece"])
 assert len(by["cpu:0"]) == len(by["cpu:1"]) > 3 * 4, by # three passes, both devices in every cut
 assert any(e["cat"] == "wait" and track[e["tid"]] == "caller" for e in events if "cat" in e)' "the timeline"
+lutra bench -m "$WORK/m.gguf" $two --plan even -p 8 -n 2 -r 1 --no-warmup --no-peaks --timeline "$WORK/trace.svg"
+expect_code 0 "a picture"
+[ ! -e "$WORK/trace.svg.json" ] || fail "what the picture was drawn from is left"
+python3 - "$WORK/trace.svg" >"$WORK/python" 2>&1 <<'END' || { fail "the picture"; cat "$WORK/python"; }
+import sys, xml.etree.ElementTree as tree
+svg = "{http://www.w3.org/2000/svg}"
+root = tree.parse(sys.argv[1]).getroot()
+words = [t.text for t in root.iter(svg + "text")]
+for track in ("cpu:0 ", "cpu:1 ", "caller "):
+    assert sum(w.startswith(track) for w in words) == 2, (track, words)
+bars = [t.find(svg + "title").text for t in root.iter(svg + "rect") if t.find(svg + "title") is not None]
+assert any("matmul" in b and "outputs 0 to 50 %" in b for b in bars) and any(b.startswith("wait") for b in bars), bars[:9]
+assert all(float(r.get("x", 0)) + float(str(r.get("width")).rstrip("%")) <= 1181 for r in root.iter(svg + "rect"))
+END
+lutra run -st -m "$WORK/m.gguf" -p hi -n 1 --timeline "$WORK/none/trace.svg"
+expect_code 1 "a picture in a folder that is not there"
 lutra run -st -m "$WORK/m.gguf" -p hi -n 1 --timeline "$WORK/none/trace.json"
 expect_code 1 "a timeline in a folder that is not there"
 

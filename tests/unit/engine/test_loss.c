@@ -1,0 +1,231 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * A cluster of CPUs that is lost, at any call of a pass and at random ones of an answer, or that takes up no work any
+ * more: the others go on from the last commit, and no token is repeated, skipped or another.
+ */
+#include "cpu/device_impl.h"
+#include "engine/model_impl.h"
+#include "engine/session_impl.h"
+#include "engine_fixture.h"
+
+enum { N_TOKENS = 64, N_PROMPT = 80, RANDOM = SANITIZED ? 6 : 24, RANDOM_LONG = 200, DEVICES = 3 };
+
+static bool have_two(void)
+{
+    int cpu[4] = {0};
+    return cpu_allowed(cpu, 4) >= 2 && cpu[0] == 0 && cpu[1] == 1;
+}
+
+/* ---- a device that is lost at its n-th call ---- */
+
+static struct {
+    const struct device_ops *ops;
+    struct device_ops own;
+    long calls_left; /* -1: never */
+    long n_call;
+} failing;
+
+static bool is_alive(void)
+{
+    failing.n_call++;
+    if (failing.calls_left > 0) failing.calls_left--;
+    return failing.calls_left != 0;
+}
+
+static int fail_submit(struct device *self, const struct segment *s, const struct ticket *after, int n_after,
+    struct ticket *out, struct lutra_error *err)
+{
+    if (!is_alive()) return lutra_fail(err, LUTRA_E_DEVICE_LOST, "%s is gone", self->name);
+    return failing.ops->submit(self, s, after, n_after, out, err);
+}
+
+/* What it has begun it ends: it may write until then. */
+static int fail_wait(struct device *self, const struct ticket *t, struct lutra_error *err)
+{
+    int rc = failing.ops->wait(self, t, err);
+    return is_alive() ? rc : lutra_fail(err, LUTRA_E_DEVICE_LOST, "%s is gone", self->name);
+}
+
+static bool fail_done(struct device *self, const struct ticket *t)
+{
+    return failing.ops->done(self, t);
+}
+
+static void make_failing(struct device *d, long calls)
+{
+    failing.ops = d->ops;
+    failing.own = *d->ops;
+    failing.own.submit = fail_submit;
+    failing.own.wait = fail_wait;
+    failing.own.done = fail_done;
+    failing.calls_left = calls;
+    failing.n_call = 0;
+    d->ops = &failing.own;
+}
+
+/* ---- answers ---- */
+
+struct answer {
+    int32_t token[N_TOKENS];
+    int n;
+};
+
+static int note(void *user, const struct lutra_piece *piece)
+{
+    struct answer *a = user;
+    if (piece->token < 0) return 0;
+    assert_true(a->n < N_TOKENS);
+    a->token[a->n++] = piece->token;
+    return 0;
+}
+
+static void generate(lutra_session *s, int n, struct answer *out)
+{
+    struct lutra_request r;
+    struct lutra_sampling sampling;
+    int32_t prompt[N_PROMPT];
+    memset(out, 0, sizeof *out);
+    for (int i = 0; i < N_PROMPT; i++) prompt[i] = token_at(i);
+    lutra_request_init(&r, sizeof r);
+    lutra_sampling_init(&sampling, sizeof sampling);
+    sampling.seed = 3;
+    r.prompt = prompt, r.n_prompt = N_PROMPT;
+    r.max_tokens = n;
+    r.ignore_end = true;
+    r.sampling = &sampling;
+    r.on_text = note, r.user = out;
+    OK(lutra_generate(s, &r, err));
+    assert_int_equal(out->n, n);
+}
+
+static char said[4096]; /* by the log */
+
+static void hear(void *user, enum lutra_log_level level, const char *line)
+{
+    size_t n = strlen(said);
+    (void)user;
+    if (level <= LUTRA_LOG_WARN && n + strlen(line) + 2 < sizeof said)
+        snprintf(said + n, sizeof said - n, "%s\n", line);
+}
+
+/* Two more clusters beside the first, which hold parts of every product. */
+static void open_clusters(struct fixture *f, const char *path)
+{
+    struct lutra_runtime_settings rs;
+    lutra_runtime_settings_init(&rs, sizeof rs);
+    rs.device = "cpu:0,cpu:1,cpu:0-1";
+    rs.log = hear;
+    said[0] = 0;
+    memset(f, 0, sizeof *f);
+    OK(lutra_runtime_open(&f->rt, &rs, err));
+    OK(lutra_model_open(&f->model, f->rt, path, NULL, err));
+    fixture_session(f, 1, 256);
+}
+
+static void close_clusters(struct fixture *f)
+{
+    lutra_session_close(&f->s);
+    lutra_model_close(&f->model);
+    lutra_runtime_close(&f->rt);
+}
+
+static bool is_planned(const struct fixture *f, const struct device *d)
+{
+    return model_uses(f->model, d);
+}
+
+/* The answer where device `at` is lost at a call; whether it came so far. */
+static bool lose(const char *path, int at, long call, int n, const struct answer *want)
+{
+    static struct answer got;
+    struct fixture f;
+    open_clusters(&f, path);
+    struct device *d = f.rt->device[at];
+    assert_true(is_planned(&f, d));
+    make_failing(d, call);
+    generate(f.s, n, &got);
+    if (memcmp(want, &got, sizeof got)) fail_msg("cluster %d lost at call %ld: another answer", at, call);
+    bool lost = !failing.calls_left;
+    assert_int_equal(is_planned(&f, d), !lost);
+    if (lost)
+        assert_non_null(strstr(said, at == 1 ? "the pass that lost cpu:1 is done" : "the pass that lost cpu:0-1"));
+    d->ops = failing.ops;
+    close_clusters(&f);
+    return lost;
+}
+
+static char path[64];
+
+static void any_call_may_be_the_last(void **state)
+{
+    static struct answer want;
+    struct fixture f;
+    int n_lost = 0;
+    (void)state;
+    if (!have_two()) skip();
+    fixture_make_split(&f, &(struct where){0}, NULL, "tiny-qwen2", "Q4_0", 0, 1);
+    snprintf(path, sizeof path, "%s", f.path);
+    OK(lutra_model_open(&f.model, f.rt, f.path, NULL, err));
+    fixture_session(&f, 1, 256);
+    generate(f.s, 2, &want); /* the prompt's pass, and one more */
+    for (int at = 1; at < DEVICES; at++)
+        for (long call = 1; lose(path, at, call, 2, &want); call += SANITIZED ? 7 : 1) n_lost++;
+    print_message("lost %d times\n", n_lost);
+    assert_true(n_lost > (SANITIZED ? 6 : 40));
+
+    generate(f.s, N_TOKENS, &want);
+    uint32_t seed = 1;
+    int n_random = getenv("LUTRA_TEST_LONG") ? RANDOM_LONG : RANDOM;
+    close_clusters(&f);
+    open_clusters(&f, path); /* how many calls there are */
+    make_failing(f.rt->device[1], -1);
+    struct answer all;
+    generate(f.s, N_TOKENS, &all);
+    assert_memory_equal(&want, &all, sizeof all);
+    long n_call = failing.n_call;
+    f.rt->device[1]->ops = failing.ops;
+    close_clusters(&f);
+    for (int i = 0; i < n_random; i++) {
+        seed = seed * 1664525u + 1013904223u;
+        assert_true(lose(path, 1, 1 + (long)(seed % (uint32_t)n_call), N_TOKENS, &want));
+    }
+    unlink(path);
+}
+
+/* A driver that stands still: its segment is withdrawn, and the answer goes on without it. */
+static void a_silent_cluster_is_lost(void **state)
+{
+    static struct answer want, got;
+    struct fixture f;
+    (void)state;
+    if (!have_two()) skip();
+    fixture_make_split(&f, &(struct where){0}, NULL, "tiny-qwen2", "Q4_0", 0, 1);
+    snprintf(path, sizeof path, "%s", f.path);
+    OK(lutra_model_open(&f.model, f.rt, f.path, NULL, err));
+    fixture_session(&f, 1, 256);
+    generate(f.s, 8, &want);
+    close_clusters(&f);
+    open_clusters(&f, path);
+    struct cpu_device *cpu = (struct cpu_device *)f.rt->device[1];
+    generate(f.s, 8, &got);
+    assert_memory_equal(&want, &got, sizeof got);
+    cpu_driver_freeze(cpu->driver, true);
+    generate(f.s, 8, &got);
+    assert_memory_equal(&want, &got, sizeof got);
+    assert_false(is_planned(&f, &cpu->base));
+    assert_true(is_planned(&f, f.rt->device[2]));
+    assert_non_null(strstr(said, "cpu:1 is lost"));
+    assert_non_null(strstr(said, "the pass that lost cpu:1 is done"));
+    cpu_driver_freeze(cpu->driver, false); /* too late: it does not write into what others use now */
+    generate(f.s, 8, &got);
+    assert_memory_equal(&want, &got, sizeof got);
+    close_clusters(&f);
+    unlink(path);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(any_call_may_be_the_last), cmocka_unit_test(a_silent_cluster_is_lost)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
