@@ -73,6 +73,8 @@ struct ask {
     bool log_probs, shows_log_probs; /* tokens are kept with their log-probabilities; for llama.cpp: and shown */
     bool tokens;                     /* llama.cpp: token ids are shown */
     bool timings;
+    bool keeps; /* how long its model stays open, Ollama's keep_alive; -1: for good */
+    int64_t keep_us;
     /* Several candidates. */
     bool searches, events;    /* what becomes of them is told */
     struct lutra_search look; /* not yet verifier and callbacks */

@@ -92,8 +92,10 @@ static void serve(struct exchange *x)
         if (!p.status && x->ask.nothing) exchange_begin(x);
         if (p.status || x->ask.nothing)
             exchange_end(x, &p);
-        else
+        else {
+            if (!x->ask.searches && !x->ask.embeds) work_submit(x); /* grammars are compiled here */
             work_put(x->server, x);
+        }
     }
 }
 

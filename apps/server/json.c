@@ -28,6 +28,31 @@ static bool is_bounded(const char *bytes, size_t n)
     return true;
 }
 
+/* Integers that jansson cannot hold become doubles, as in JavaScript: they get a decimal point. */
+static json_t *load_large(const char *bytes, size_t n, json_error_t *error)
+{
+    struct text t = {0};
+    bool quoted = false;
+    for (size_t i = 0, end; i < n; i = end) {
+        char c = bytes[i];
+        size_t from = i + (c == '-');
+        end = i + 1;
+        if (quoted && c == '\\' && end < n) end++;
+        if (c == '"') quoted = !quoted;
+        while (
+            !quoted && end < n && strchr("-0123456789.eE+", c) && strchr("0123456789.eE+-", bytes[end]) && bytes[end])
+            end++;
+        text_add(&t, bytes + i, end - i);
+        size_t n_digit = 0;
+        while (from + n_digit < end && bytes[from + n_digit] >= '0' && bytes[from + n_digit] <= '9') n_digit++;
+        bool large = n_digit > 19 || (n_digit == 19 && memcmp(bytes + from, "9223372036854775807", 19) > 0);
+        if (!quoted && large && from + n_digit == end) text_put(&t, ".0");
+    }
+    json_t *body = t.failed ? NULL : json_loadb(t.bytes, t.n, JSON_ALLOW_NUL, error);
+    text_free(&t);
+    return body;
+}
+
 json_t *json_read(const char *bytes, size_t n, struct problem *p)
 {
     json_error_t error;
@@ -41,6 +66,7 @@ json_t *json_read(const char *bytes, size_t n, struct problem *p)
         return NULL;
     }
     json_t *body = json_loadb(bytes, n, JSON_ALLOW_NUL, &error);
+    if (!body && json_error_code(&error) == json_error_numeric_overflow) body = load_large(bytes, n, &error);
     if (!body)
         problem_set(p, 400, "invalid_json", NULL, "the body is not JSON: line %d, column %d: %.200s", error.line,
             error.column, error.text);

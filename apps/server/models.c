@@ -3,6 +3,7 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "state.h"
 
@@ -62,13 +63,13 @@ static void close_one(struct served *m)
     pthread_cond_broadcast(&s->model_changed);
 }
 
-/* Closes the one that nobody holds and that was asked for longest ago, at the latest `before`; false: there is none. */
-static bool close_oldest(struct server *s, uint64_t before_us)
+/* Closes the one that nobody holds and that was asked for longest ago; false: there is none. */
+static bool close_oldest(struct server *s)
 {
     struct served *oldest = NULL;
     for (int i = 0; i < s->set->n_model; i++) {
         struct served *m = &s->model[i];
-        if (m->state != MODEL_OPEN || m->n_user > 0 || m->used_us > before_us) continue;
+        if (m->state != MODEL_OPEN || m->n_user > 0) continue;
         if (!oldest || m->used_us < oldest->used_us) oldest = m;
     }
     if (oldest) close_one(oldest);
@@ -106,14 +107,14 @@ static void open_one(struct served *m, struct problem *p)
 {
     struct server *s = m->server;
     struct lutra_error err = {0};
-    while (count_open(s) >= s->set->most_models && close_oldest(s, UINT64_MAX)) continue;
+    while (count_open(s) >= s->set->most_models && close_oldest(s)) continue;
     if (m->state != MODEL_CLOSED) return; /* another thread was faster */
     if (count_open(s) >= s->set->most_models) {
         problem_set(p, 503, "model_busy", "model", "all %d models that may be open are at work", s->set->most_models);
         return;
     }
     int rc = open_file(m, &err);
-    while (rc == LUTRA_E_NO_MEMORY && m->state == MODEL_CLOSED && close_oldest(s, UINT64_MAX)) rc = open_file(m, &err);
+    while (rc == LUTRA_E_NO_MEMORY && m->state == MODEL_CLOSED && close_oldest(s)) rc = open_file(m, &err);
     err.code = rc;
     if (rc == LUTRA_E_NO_MEMORY)
         problem_set(p, 503, "out_of_memory", "model", "%.200s: %s", m->set->name[0], err.what);
@@ -152,10 +153,32 @@ bool models_try(struct served *m)
 
 void models_release(struct served *m, bool was_used)
 {
+    static const uint64_t look = UINT64_C(1) << 32;
     pthread_mutex_lock(&m->server->model_lock);
     m->n_user--;
     if (was_used) m->used_us = clock_us();
+    bool may_end = m->n_user == 0 && m->keep_us >= 0;
     pthread_mutex_unlock(&m->server->model_lock);
+    if (may_end && write(m->server->main_fd, &look, sizeof look) < 0) return; /* it is full: somebody looks anyway */
+}
+
+void models_keep(struct served *m, int64_t keep_us)
+{
+    pthread_mutex_lock(&m->server->model_lock);
+    m->keep_us = keep_us;
+    pthread_mutex_unlock(&m->server->model_lock);
+}
+
+int64_t models_stays(struct served *m)
+{
+    pthread_mutex_lock(&m->server->model_lock);
+    int64_t left = m->keep_us;
+    if (left >= 0 && m->n_user <= 1) { /* who asks holds it */
+        left -= (int64_t)(clock_us() - m->used_us);
+        left = left > 0 ? left : 0;
+    }
+    pthread_mutex_unlock(&m->server->model_lock);
+    return left;
 }
 
 int models_start(struct server *s)
@@ -164,7 +187,10 @@ int models_start(struct server *s)
     s->model = calloc((size_t)s->set->n_model, sizeof *s->model);
     if (!s->model) return -1;
     for (int i = 0; i < s->set->n_model; i++)
-        s->model[i] = (struct served){.server = s, .set = &s->set->model[i], .index = i};
+        s->model[i] = (struct served){.server = s,
+            .set = &s->set->model[i],
+            .index = i,
+            .keep_us = s->set->idle_s > 0 ? (int64_t)s->set->idle_s * 1000000 : -1};
     if (s->set->open_when_asked) return 0;
     if (models_hold(&s->model[0], &p)) {
         models_release(&s->model[0], true);
@@ -174,12 +200,21 @@ int models_start(struct server *s)
     return -1;
 }
 
-void models_close_idle(struct server *s)
+int models_close_idle(struct server *s)
 {
-    uint64_t now = clock_us(), most = (uint64_t)s->set->idle_s * 1000000u;
+    int64_t next = INT64_MAX;
     pthread_mutex_lock(&s->model_lock);
-    while (now > most && close_oldest(s, now - most)) continue;
+    for (int i = 0; i < s->set->n_model; i++) {
+        struct served *m = &s->model[i];
+        if (m->state != MODEL_OPEN || m->n_user > 0 || m->keep_us < 0) continue;
+        int64_t left = m->keep_us - (int64_t)(clock_us() - m->used_us);
+        if (left <= 0)
+            close_one(m);
+        else if (left < next)
+            next = left;
+    }
     pthread_mutex_unlock(&s->model_lock);
+    return next == INT64_MAX ? -1 : (int)(next / 1000 < 1000000 ? next / 1000 + 1 : 1000000);
 }
 
 void models_stop(struct server *s)

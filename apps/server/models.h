@@ -17,9 +17,15 @@ bool models_try(struct served *m);
 /* was_used: it is idle from now on; lists do not count. */
 void models_release(struct served *m, bool was_used);
 
+/* It stays open so long after its last request; -1: for good. */
+void models_keep(struct served *m, int64_t keep_us);
+/* ... and so long from now on, at least. */
+int64_t models_stays(struct served *m);
+
 /* The first, or none where all are opened when asked for; -1 after a message. */
 int models_start(struct server *s);
-void models_close_idle(struct server *s);
+/* Closes those whose time is over; milliseconds until the next one's may be, -1: nothing to wait for. */
+int models_close_idle(struct server *s);
 void models_stop(struct server *s);
 /* What sessions have counted since the start, those of closed models too. */
 void models_count(struct server *s, struct lutra_stats *all);

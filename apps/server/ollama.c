@@ -4,6 +4,7 @@
  */
 #include "ollama.h"
 
+#include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
@@ -43,6 +44,39 @@ static void refuse_filled(const struct fields *f, const char *name, const char *
 }
 
 /* What chat and generate share, into a body of OpenAI's. */
+/* Go's durations, as "1h30m" and "-1s"; microseconds. */
+static bool read_duration(const char *text, double *us)
+{
+    static const struct {
+        const char *name;
+        double us;
+    } units[] = {{"ns", 1e-3}, {"us", 1}, {"ms", 1e3}, {"s", 1e6}, {"m", 60e6}, {"h", 3600e6}};
+    double sign = *text == '-' ? -1 : 1;
+    text += *text == '-' || *text == '+';
+    *us = 0;
+    if (!*text) return false;
+    while (*text) {
+        size_t n = strspn(text, "0123456789."), n_unit = strspn(text + n, "nusmh"), i = 0;
+        while (i < 6 && (strlen(units[i].name) != n_unit || memcmp(units[i].name, text + n, n_unit) != 0)) i++;
+        if (n == 0 || n > 15 || i == 6) return false;
+        *us += sign * strtod(text, NULL) * units[i].us;
+        text += n + n_unit;
+    }
+    return true;
+}
+
+/* How long the model stays after this request: seconds or a duration; below 0 for good. */
+static void read_keep(struct ask *a, const struct fields *f)
+{
+    const json_t *keep = field_any(f, "keep_alive");
+    double us = json_number_value(keep) * 1e6;
+    if (!keep) return;
+    if (!json_is_number(keep) && !(json_is_string(keep) && read_duration(json_string_value(keep), &us)))
+        field_wrong(f, "keep_alive", "neither seconds nor a duration as \"5m\"");
+    a->keeps = true;
+    a->keep_us = us < 0 ? -1 : us > 1e15 ? -1 : (int64_t)us;
+}
+
 static void convert_common(const struct fields *f, json_t *to)
 {
     static const char *const same[] = {"temperature", "top_k", "top_p", "min_p", "typical_p", "seed", "stop",
@@ -77,6 +111,7 @@ static void read_chat(struct ask *a, struct problem *p)
     json_t *to = json_object(), *copies = json_array(), *m;
     size_t i;
     convert_common(&f, to);
+    read_keep(a, &f);
     json_array_foreach(field_array(&f, "messages"), i, m)
     {
         json_t *copy = json_is_object(m) ? json_copy(m) : json_object();
@@ -103,6 +138,7 @@ static void read_generate(struct ask *a, struct problem *p)
     bool raw = false;
     json_t *to = json_object(), *messages = json_array();
     convert_common(&f, to);
+    read_keep(a, &f);
     field_text(&f, "prompt", &prompt);
     field_text(&f, "system", &system);
     field_text(&f, "suffix", &suffix);

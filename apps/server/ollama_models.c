@@ -50,8 +50,11 @@ static void put_models(struct exchange *x, struct text *out, bool running)
         text_put(out, ",\"model\":");
         put_name(m, out);
         text_print(out, running ? ",\"expires_at\":" : ",\"modified_at\":");
-        if (running)
-            text_put(out, "\"2318-12-31T00:00:00Z\""); /* it stays */
+        int64_t stays = running ? models_stays(m) : -1;
+        if (running && stays < 0)
+            text_put(out, "\"2318-12-31T00:00:00Z\""); /* for good */
+        else if (running)
+            ollama_time((int64_t)time(NULL) + stays / 1000000, out);
         else
             ollama_time(s->start_time, out);
         text_print(out, ",\"size\":%llu,\"digest\":\"\",", (unsigned long long)shown->info.file_bytes);

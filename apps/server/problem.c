@@ -28,7 +28,7 @@ void problem_from(struct problem *p, const char *param, const struct lutra_error
         {LUTRA_E_UNSUPPORTED, 400, "unsupported_value"},
         {LUTRA_E_CTX_FULL, 400, "context_length_exceeded"},
         {LUTRA_E_NOT_FOUND, 404, "not_found"},
-        {LUTRA_E_BUSY, 503, "busy"},
+        {LUTRA_E_BUSY, 429, "queue_full"},
         {LUTRA_E_DEADLINE, 503, "deadline"},
         {LUTRA_E_NO_MEMORY, 503, "out_of_memory"},
     };

@@ -18,7 +18,7 @@
 #include "models.h"
 #include "state.h"
 
-enum { DRAIN_MOST_US = 60000000, DRAIN_LOOK_MS = 20, IDLE_LOOK_MS = 500 };
+enum { DRAIN_MOST_US = 60000000, DRAIN_LOOK_MS = 20 };
 
 /* A signal handler reaches its data only through a global. */
 static volatile sig_atomic_t signal_fd = -1;
@@ -42,13 +42,14 @@ static void watch_signals(int fd)
     signal(SIGPIPE, SIG_IGN);
 }
 
-/* How often it was told to end; waits for that up to ms milliseconds, -1 = as long as it takes. */
-static uint64_t wait_signal(int fd, int ms)
+/* How often it was told to end; waits for that, or until models have changed, up to ms milliseconds, -1 = as long as it
+ * takes. */
+static uint32_t wait_signal(int fd, int ms)
 {
     struct pollfd p = {fd, POLLIN, 0};
     uint64_t n = 0;
     if (poll(&p, 1, ms) == 1 && read(fd, &n, sizeof n) < 0) n = 0;
-    return n;
+    return (uint32_t)n; /* signals count 1 each, see state.h */
 }
 
 bool server_is_built(void)
@@ -130,6 +131,7 @@ int server_run(const struct server_settings *set)
     }
     s->set = set;
     s->listen_fd = s->watch_fd = s->wake_fd = -1;
+    s->main_fd = fd;
     s->start_us = clock_us();
     s->start_time = time(NULL);
     pthread_mutex_init(&s->model_lock, NULL);
@@ -149,8 +151,7 @@ int server_run(const struct server_settings *set)
             set->say("serving %s at %s", s->model[0].set->name[0], s->address);
         else
             set->say("serving %d models at %s", set->n_model, s->address);
-        while (wait_signal(fd, set->idle_s > 0 ? IDLE_LOOK_MS : -1) == 0)
-            if (set->idle_s > 0) models_close_idle(s);
+        while (wait_signal(fd, models_close_idle(s)) == 0) continue;
         drain(s, fd);
     }
     front_stop(s);

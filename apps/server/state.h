@@ -28,6 +28,7 @@ struct served {
     enum model_state state;
     int n_user;
     uint64_t used_us; /* by a request, last */
+    int64_t keep_us;  /* it stays open so long after that; -1: for good */
 };
 
 /* An open connection. */
@@ -62,6 +63,7 @@ struct server {
     struct served *model; /* [set->n_model] */
     pthread_mutex_t model_lock, open_lock;
     pthread_cond_t model_changed;
+    int main_fd;               /* an eventfd: signals add 1, models that may be closed some time 2^32 */
     struct lutra_stats closed; /* what models that were closed had counted */
     struct MHD_Daemon *daemon;
     int listen_fd;
@@ -119,6 +121,9 @@ bool front_read(struct exchange *x, struct problem *p);
 /* work.c */
 int work_start(struct server *s);
 void work_stop(struct server *s);
+/* Submits a request's prompts, from any thread, before work_put(); what was submitted before one that is refused is
+ * cancelled. */
+void work_submit(struct exchange *x);
 void work_put(struct server *s, struct exchange *x);
 void work_poke(struct server *s); /* something was cancelled */
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * The stepping thread: the only one that calls sessions.  It takes requests in between passes, cancels those whose
- * client is gone, and sleeps while nothing runs.
+ * The stepping thread: the only one that steps sessions.  Front threads submit; it cancels requests whose client is
+ * gone, pauses those whose client does not read, ends what is over, and sleeps while nothing runs.
  */
 #include <string.h>
 
@@ -44,8 +44,7 @@ static void on_end(void *user, const struct lutra_end *end)
     exchange_event(x, &e, "");
 }
 
-/* Submits a request's prompts; what was submitted before one that is refused is cancelled. */
-static void submit(struct exchange *x)
+void work_submit(struct exchange *x)
 {
     struct ask *a = &x->ask;
     struct lutra_error err = {0};
@@ -131,7 +130,7 @@ static bool take_in(struct server *s, struct queue *running)
     bool ends = s->work_ends && !in.first && !running->first;
     pthread_mutex_unlock(&s->work_lock);
     for (struct exchange *x; (x = queue_take(&in));) {
-        if (!atomic_load(&x->gone) && !x->ask.embeds) (x->ask.searches ? search_submit : submit)(x);
+        if (!atomic_load(&x->gone) && x->ask.searches) search_submit(x);
         queue_put(running, x);
     }
     return !ends;

@@ -44,6 +44,13 @@ body = user(QUESTION, grammar='root ::= ("yes" | "no")')
 check(s.post(CHAT, body)[1]["choices"][0]["message"]["content"] in ("yes", "no"), "grammar")
 body = user(QUESTION, response_format={"type": "json_object"}, max_tokens=60, seed=1)
 check(s.post(CHAT, body)[1]["choices"][0]["message"]["content"].lstrip().startswith("{"), "json_object")
+far = {"type": "object", "properties": {"n": {"type": "integer", "minimum": -123456789012345678901234567890, "maximum": 9}},
+       "required": ["n"], "additionalProperties": False}
+body = user(QUESTION, seed=7, temperature=1, max_tokens=200, response_format={"type": "json_schema", "json_schema": {"schema": far}})
+body["metadata"] = {"id": 18446744073709551616, "text": "12345678901234567890123 \\\" 9"}
+status, r = s.post(CHAT, body)
+check(status == 200 and json.loads(r["choices"][0]["message"]["content"])["n"] <= 9, "integers beyond 64 bits", r)
+equal(s.ask("POST", CHAT, '{"messages": 1' + "0" * 400 + ".5e9999}")[0], 400, "a number beyond a double")
 bad = dict(schema, properties={"n": {"type": "integer", "multipleOf": 7}}, required=["n"])
 status, r = s.post(CHAT, user(QUESTION, response_format={"type": "json_schema", "json_schema": {"schema": bad}}))
 check(status == 400 and r["error"]["param"] == "response_format" and "#/properties/n/multipleOf" in r["error"]["message"],

@@ -6,6 +6,7 @@ import sys
 import tempfile
 import threading
 import time
+from datetime import datetime
 
 sys.path.insert(0, __file__.rsplit("/", 1)[0])
 from lib import ANSWER, LUTRA, MODEL, QUESTION, SOURCE, WAIT_S, Server, check, equal, finish, user
@@ -63,6 +64,34 @@ equal([m["name"] for m in s.get("/api/ps")[1]["models"]], sorted(n + ":latest" f
 for path, body in (("/tokenize", {"content": "Sam", "model": "abacus-xs-f16"}), ("/api/show", {"model": "abacus-1m-f16"}),
                    ("/v1/embeddings", {"input": "x", "model": "abacus-3m-f16"})):
     check(s.post(path, body)[0] in (200, 400), path)
+
+# How long a model stays, by Ollama's keep_alive.
+def keep(value, name="abacus-xs-f16"):
+    return s.post("/api/generate", {"model": name, "prompt": "", "stream": False, "keep_alive": value})
+
+
+def wait_closed(name, what):
+    end = time.monotonic() + WAIT_S
+    while name in loaded(s) and time.monotonic() < end:
+        time.sleep(0.02)
+    check(name not in loaded(s), what)
+
+
+for value, least, most in (("10m", 500, 700), (3600, 3500, 3700), ("1h30m", 5000, 5500)):
+    equal(keep(value)[0], 200, f"keep_alive {value}")
+    shown = {m["name"]: m["expires_at"] for m in s.get("/api/ps")[1]["models"]}["abacus-xs-f16:latest"]
+    left = datetime.fromisoformat(shown.replace("Z", "+00:00")).timestamp() - time.time()
+    check(least < left < most + WAIT_S, f"keep_alive {value}: expires_at", shown)
+keep("0.05s")
+wait_closed("abacus-xs-f16", "closed when its time is over")
+status, r = s.post("/api/chat", {**user(QUESTION, model="abacus-xs-f16"), "stream": False, "keep_alive": 0})
+equal(status, 200, "keep_alive 0: an answer first")
+wait_closed("abacus-xs-f16", "... then it is closed")
+equal(keep(-1)[0], 200, "keep_alive -1")
+check("2318" in str(s.get("/api/ps")[1]), "for good", s.get("/api/ps"))
+for value in ("soon", "5", "", "5 m", True, "1m1"):
+    status, r = keep(value)
+    check(status == 400 and "keep_alive" in r["error"], f"keep_alive {value!r}", r)
 
 # Requests to more models than may be open: those that are at work stay, others are told to come back, nobody fails.
 seen = []

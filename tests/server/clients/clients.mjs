@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
-// The official clients of three APIs against `lutra serve`: chat, streams, n, stop, log-probs, schemas, tools, errors, abort.
+// The official clients of three APIs, and LangChain, against `lutra serve`: chat, streams, n, stop, log-probs, schemas, tools, errors, abort.
 import { spawn } from "node:child_process";
 import Anthropic from "@anthropic-ai/sdk";
+import { ChatOpenAI } from "@langchain/openai";
 import { Ollama } from "ollama";
 import OpenAI from "openai";
 
@@ -116,15 +117,30 @@ const parameters = { type: "object", properties: { city: { enum: ["Oslo", "Rome"
 const tooled = await serve(["--chat-template", "{% for m in messages %}{{ m.content }}{% endfor %}{% if tools %}<tool_call>{{ tools | tojson }}</tool_call>{% endif %}"]);
 const caller = new OpenAI({ baseURL: `${tooled.url}/v1`, apiKey: "none", maxRetries: 0 });
 const tools = [{ type: "function", function: { name: "weather", description: "Weather", parameters } }];
-r = await caller.chat.completions.create({ model: "tiny", messages, tools, tool_choice: "required", temperature: 0 });
+r = await caller.chat.completions.create({ model: "tiny", messages, tools, tool_choice: "required", parallel_tool_calls: false, temperature: 0 });
 let call = r.choices[0].message.tool_calls?.[0];
 check(call?.function.name === "weather" && parameters.properties.city.enum.includes(JSON.parse(call.function.arguments).city) && r.choices[0].finish_reason === "tool_calls", "openai: tools", r.choices[0]);
-const run = caller.chat.completions.stream({ model: "tiny", messages, tools, tool_choice: "required", temperature: 0 });
+const run = caller.chat.completions.stream({ model: "tiny", messages, tools, tool_choice: "required", parallel_tool_calls: false, temperature: 0 });
 call = (await run.finalChatCompletion()).choices[0].message.tool_calls[0];
 check(parameters.properties.city.enum.includes(JSON.parse(call.function.arguments).city), "openai: tools, streamed", call);
 r = await new Anthropic({ baseURL: tooled.url, apiKey: "none", maxRetries: 0 }).messages.create({ model: "tiny", max_tokens: 100, messages, temperature: 0,
-  tools: [{ name: "weather", input_schema: parameters }], tool_choice: { type: "any" } });
+  tools: [{ name: "weather", input_schema: parameters }], tool_choice: { type: "any", disable_parallel_tool_use: true } });
 check(r.stop_reason === "tool_use" && parameters.properties.city.enum.includes(r.content.find((c) => c.type === "tool_use")?.input.city), "anthropic: tools", r);
+
+// ---- langchain
+const options = { model: "tiny", apiKey: "none", temperature: 0, maxRetries: 0 };
+const chain = new ChatOpenAI({ ...options, configuration: { baseURL: `${server.url}/v1` } });
+const said = await chain.invoke([["user", QUESTION]]);
+equal([said.content, said.usage_metadata.output_tokens > 5], [ANSWER, true], "langchain: invoke");
+text = "";
+for await (const part of await chain.stream(QUESTION)) text += part.content;
+equal(text, ANSWER, "langchain: stream");
+const kind = { title: "place", description: "A place", ...parameters };
+const place = await chain.withStructuredOutput(kind, { method: "jsonSchema", name: "place" }).invoke(QUESTION);
+check(parameters.properties.city.enum.includes(place.city), "langchain: structured output", place);
+const caller2 = new ChatOpenAI({ ...options, configuration: { baseURL: `${tooled.url}/v1` } });
+const called = await caller2.bindTools(tools, { tool_choice: "required", parallel_tool_calls: false }).invoke(QUESTION);
+check(called.tool_calls.length === 1 && called.tool_calls[0].name === "weather" && parameters.properties.city.enum.includes(called.tool_calls[0].args.city), "langchain: tools", called.tool_calls);
 
 // ---- keys
 const keyed = await serve(["--api-key", "right"]);
