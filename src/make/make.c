@@ -493,6 +493,12 @@ static void put_hyperparameters(struct make *m)
     make_put_f32(m->out, s, "rope.freq_base", s->rope_base);
     const struct weights_pooling *p = weights_shape_pooling(s);
     if (p) put_arch_u32(m, "pooling_type", p->pooling);
+    if (p && p->n_class == 2) {
+        static const struct weights_str labels[] = {{"yes", 3}, {"no", 2}};
+        char key[96];
+        snprintf(key, sizeof key, "%s.classifier.output_labels", s->arch);
+        weights_writer_put_strs(m->out, key, labels, 2);
+    }
     if (m->arch->put_keys) m->arch->put_keys(m->out, s);
 }
 

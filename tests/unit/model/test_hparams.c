@@ -362,6 +362,55 @@ static void heads_have_any_even_size_from_8_to_512(void **state)
     }
 }
 
+/* What encoders' lists say, and what of their files is refused. */
+static void encoders_see_the_whole_text(void **state)
+{
+    (void)state;
+    static const uint32_t window = 100;
+    static const struct {
+        const char *shape;
+        struct change change[MAX_CHANGE];
+        const char *word; /* NULL: it opens */
+    } cases[] = {{"tiny-bert", {{0}}, NULL}, {"tiny-nomic-bert", {{0}}, NULL},
+        {"tiny-gemma-embedding", {{"gemma-embedding.attention.sliding_window", WEIGHTS_U32, &window}}, NULL},
+        {"tiny-bert", {{"bert.attention.causal", WEIGHTS_BOOL, &yes}}, "causal"},
+        {"tiny-bert", {{"bert.context_length", WEIGHTS_U32, &inside}}, "position_embd.weight"},
+        {"tiny-bert", {{"bert.attention.max_alibi_bias", WEIGHTS_F32, &four}}, "ALiBi"},
+        {"tiny-nomic-bert", {{"nomic-bert.expert_count", WEIGHTS_U32, &experts}}, "experts"}};
+    char other[sizeof plain + 16];
+    snprintf(other, sizeof other, "%s.encoder", plain);
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct weights_make_settings set = weights_make_default();
+        struct model *m;
+        struct lutra_error err;
+        set.shape = cases[i].shape;
+        if (weights_make_model(other, &set, &err) < 0) fail_msg("%s", err.what);
+        source = other;
+        struct weights *w = change(cases[i].change, NULL);
+        source = plain;
+        int rc = model_open(&m, w, &err);
+        if (cases[i].word) {
+            assert_true(rc < 0);
+            if (!strstr(err.what, cases[i].word)) fail_msg("no '%s' in: %s", cases[i].word, err.what);
+        } else {
+            if (rc < 0) fail_msg("%s", err.what);
+            const struct op_list *list = model_ops(m);
+            bool bert = strstr(cases[i].shape, "bert"), plain_bert = !strcmp(cases[i].shape, "tiny-bert");
+            assert_true(list->whole && list->op[list->n_op - 1].n_weight == 0);
+            assert_int_equal(list->n_position, plain_bert ? 512 : 0);
+            assert_int_equal(list->n_segment, bert ? 2 : 0);
+            assert_int_equal(find(m, OP_ROPE, 0) == NULL, plain_bert);
+            assert_int_equal(find(m, OP_GELU_ERF, 1) != NULL, plain_bert);
+            assert_int_equal(find(m, OP_ATTENTION, 0)->attention.window, bert ? 0 : 51); /* 50 to each side */
+            if (!bert) assert_int_equal(find(m, OP_ATTENTION, 5)->attention.window, 0);
+            assert_int_equal(model_dense(m)->n_mid, bert ? 0 : 512);
+            model_close(&m);
+        }
+        weights_close(&w);
+    }
+    unlink(other);
+}
+
 /* Scales of Granite, a part of each head rotated, and matrices cut out of one (Phi). */
 static void scales_and_slices(void **state)
 {
@@ -485,6 +534,7 @@ int main(void)
         cmocka_unit_test(gemma2_has_caps_and_windows),
         cmocka_unit_test(layers_differ_in_windows_and_rotation),
         cmocka_unit_test(heads_have_any_even_size_from_8_to_512),
+        cmocka_unit_test(encoders_see_the_whole_text),
         cmocka_unit_test(scales_and_slices),
         cmocka_unit_test(bitnet_is_told_its_activation),
         cmocka_unit_test(everything_a_file_lacks_is_told),
