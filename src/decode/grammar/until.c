@@ -110,8 +110,10 @@ int until_open(struct until_table *out, const struct builder *b, const struct un
             else
                 complete(&t, queue);
         }
-        for (int32_t s = 0; s < t.n * 256; s++)
+        for (int32_t s = 0; s < t.n * 256; s++) {
+            if (t.next[s] < 0) t.next[s] = 0; /* of a state behind a mark: nothing leads there */
             if (t.mark[t.next[s]] >= 0) t.next[s] = ~t.mark[t.next[s]];
+        }
         out->n_state = t.n;
         out->next = t.next;
         t.next = NULL;
