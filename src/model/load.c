@@ -48,13 +48,23 @@ static bool is_draft_block(const struct model *m, const char *name)
            block < m->hp.n_layer + m->hp.n_draft_layer;
 }
 
+/* Files may have keys and values of layers that read those of others. */
+static bool is_unread_kv(const struct model *m, const char *name)
+{
+    int layer, skip = 0;
+    if (sscanf(name, "blk.%d.%n", &layer, &skip) != 1 || !skip || layer < 0 || layer >= m->hp.n_layer) return false;
+    if (m->hp.layer[layer].cache < 0 || m->hp.layer[layer].cache == layer) return false;
+    return !strncmp(name + skip, "attn_k.", 7) || !strncmp(name + skip, "attn_v.", 7) ||
+           !strncmp(name + skip, "attn_k_norm.", 12);
+}
+
 /* A tensor nobody reads means a feature nobody implements: the result would be wrong. */
 static int refuse_unused(const struct model *m, struct lutra_error *err)
 {
     for (size_t i = 0; i < weights_tensor_count(m->weights); i++) {
         const struct tensor *t = weights_tensor_at(m->weights, i);
         bool used = strstr(t->name, ".attn_rot_embd") != NULL; /* precomputed rope tables of old files */
-        used |= is_draft_block(m, t->name);
+        used |= is_draft_block(m, t->name) || is_unread_kv(m, t->name);
         for (int k = 0; k < m->n_used && !used; k++) used = m->used[k] == t;
         if (!used)
             TRY(model_lack(&m->listener, err, "%s: tensor '%s' is not part of architecture '%s' as implemented",
@@ -80,6 +90,44 @@ int model_matrix(struct model *m, const char *name, int64_t n_in, int64_t n_out,
     struct weight *w = &m->weight[m->n_weight++];
     *w = (struct weight){.tensor = *t, .use = use};
     *out = w;
+    return 0;
+}
+
+int model_shared_matrix(struct model *m, const char *own, const char *name, int64_t n_in, int64_t n_out, int use,
+    struct weight **out, struct lutra_error *err)
+{
+    char full[64];
+    snprintf(full, sizeof full, "blk.%d.%s.weight", m->first_block, own);
+    if (m->trunk && weights_tensor_find(m->weights, full)) return model_matrix(m, full, n_in, n_out, use, out, err);
+    return model_matrix(m->trunk ? m->trunk : m, name, n_in, n_out, use, out, err);
+}
+
+int model_halves(struct model *m, const char *base, int64_t d, struct weight *half[2], struct lutra_error *err)
+{
+    const struct tensor *t;
+    char full[SLICE_NAME];
+    size_t bytes;
+    void *text, *copy;
+    snprintf(full, sizeof full, "blk.%d.%s.weight", m->first_block, base);
+    TRY(weights_tensor_get(m->weights, full, &t, err));
+    TRY(check_shape(m, t, 2 * d, d, err));
+    if (quant_row_bytes(t->type, d, &bytes) < 0)
+        return lutra_fail(err, LUTRA_E_UNSUPPORTED, "%s: tensor '%s': half a row is no whole blocks of its type",
+            weights_path(m->weights), full);
+    weights_fetch(m->weights, t);
+    for (int k = 0; k < 2; k++) {
+        TRY(arena_take(&m->arena, SLICE_NAME, full, &text, err));
+        TRY(arena_take(&m->arena, (size_t)d * bytes, full, &copy, err));
+        snprintf(text, SLICE_NAME, "blk.%d.%s[%d]", m->first_block, base, k);
+        for (int64_t r = 0; r < d; r++)
+            memcpy((uint8_t *)copy + (size_t)r * bytes, (const uint8_t *)t->data + (size_t)(2 * r + k) * bytes, bytes);
+        half[k] = &m->weight[m->n_weight++];
+        *half[k] = (struct weight){.tensor = *t, .use = WEIGHT_MATMUL};
+        half[k]->tensor.name = text;
+        half[k]->tensor.ne[0] = d;
+        half[k]->tensor.data = copy;
+        half[k]->tensor.bytes = (size_t)d * bytes;
+    }
     return 0;
 }
 
@@ -171,6 +219,15 @@ int model_ones(struct model *m, const float **out, struct lutra_error *err)
     return 0;
 }
 
+/* An MTP block's matrix, which is copied. */
+static size_t eh_proj_bytes(const struct model *m)
+{
+    char name[64];
+    snprintf(name, sizeof name, "blk.%d.nextn.eh_proj.weight", m->first_block);
+    const struct tensor *t = weights_tensor_find(m->weights, name);
+    return t ? arena_cost(t->bytes) + 4 * arena_cost(SLICE_NAME) : 0;
+}
+
 /* One reservation for ops, weights and vectors; generous, touched only where used. */
 static int reserve(struct model *m, struct lutra_error *err)
 {
@@ -198,6 +255,7 @@ static int reserve(struct model *m, struct lutra_error *err)
         arena_cost((size_t)m->max_weight * sizeof(struct weight)) + arena_cost((size_t)m->max_used * sizeof *m->used) +
         ((size_t)hp->n_layer + 1) * (arena_cost(vectors * sizeof(float)) + 24 * (size_t)ARENA_ALIGN);
     bytes += (size_t)more_weights * ARENA_ALIGN + names;
+    if (m->trunk) bytes += eh_proj_bytes(m);
     if (weights_tensor_find(m->weights, "cls.weight"))
         bytes += arena_cost((size_t)hp->d_model * (size_t)hp->d_model * sizeof(float));
     if (m->dense.n_mid) bytes += 2 * arena_cost((size_t)hp->d_model * (size_t)m->dense.n_mid * sizeof(float));
@@ -266,6 +324,44 @@ int model_open_adapted(struct model **out, const struct weights *weights, const 
     int n_adapter, struct lutra_error *err)
 {
     return open_told(out, weights, (struct listener){NULL, NULL}, adapter, n_adapter, err);
+}
+
+/* Its block as a model of one layer. */
+static int build_nextn(struct model *m, struct lutra_error *err)
+{
+    struct hparams *hp = &m->hp;
+    if (hp->n_draft_layer == 0)
+        return lutra_fail(err, LUTRA_E_UNSUPPORTED, "%s: the model has no MTP block ('%s.nextn_predict_layers')",
+            weights_path(m->weights), hp->arch);
+    if (m->arch->by_layer || m->arch->conv_without_kv || m->arch->layer_norm || m->arch->encoder || hp->d_per_layer)
+        return lutra_fail(
+            err, LUTRA_E_UNSUPPORTED, "%s: MTP blocks of '%s' are not implemented", weights_path(m->weights), hp->arch);
+    m->first_block = hp->n_layer;
+    hp->layer[0] = (struct hparams_layer){
+        .n_head = hp->n_head, .n_kv_head = hp->n_kv_head, .d_head = hp->d_head, .d_ff = hp->d_ff, .cache = 0};
+    hp->n_layer = 1;
+    hp->n_dense_lead = hp->window = hp->window_period = hp->n_draft_layer = 0;
+    TRY(reserve(m, err));
+    TRY(transformer_build(m, err));
+    return op_list_check(&m->list, err);
+}
+
+int model_open_nextn(struct model **out, struct model *trunk, struct lutra_error *err)
+{
+    *out = NULL;
+    struct model *m = calloc(1, sizeof *m);
+    if (!m) return lutra_fail(err, LUTRA_E_NO_MEMORY, "model: out of memory");
+    m->weights = trunk->weights;
+    m->arch = trunk->arch;
+    m->hp = trunk->hp;
+    m->trunk = trunk;
+    int rc = build_nextn(m, err);
+    if (rc < 0) {
+        model_close(&m);
+        return rc;
+    }
+    *out = m;
+    return 0;
 }
 
 void model_tell_lacks(const struct weights *weights, model_tell_fn tell, void *user)

@@ -62,7 +62,7 @@ struct hparams {
     int n_tap;                                /* of recurrent layers' convolutions */
     int n_key_head, n_value_head, d_state;    /* of a delta rule; d_state: of its keys and values */
     bool key_neighbours;                      /* op_delta.neighbours */
-    int n_draft_layer;                        /* blocks behind the last that draft (MTP); nothing runs them */
+    int n_draft_layer;                        /* blocks behind the last that draft (MTP): model_open_nextn */
     bool tied;                                /* the head is the embedding */
 };
 
@@ -80,6 +80,13 @@ struct model_adapter {
 int model_open_adapted(struct model **out, const struct weights *weights, const struct model_adapter *adapter,
     int n_adapter, struct lutra_error *err);
 void model_close(struct model **model);
+
+/* The first MTP block (`nextn`) of a model as a model of one layer.  A row of it is a token and, in the value that its
+ * op list has as given, the state after the last norm (WANT_HIDDEN) that `trunk`, or itself, left for the token before;
+ * it says what follows the token.  So has Qwen 3.5, as vLLM and llama.cpp (#24025) run it.  Embeddings and head are the
+ * trunk's weights, which the op list refers to and model_weight() does not list; `trunk` must outlive it.
+ * LUTRA_E_UNSUPPORTED: it has none. */
+int model_open_nextn(struct model **out, struct model *trunk, struct lutra_error *err);
 
 /* Tells everything that keeps this file from being opened, a sentence at a time; nothing when it can be. */
 typedef void (*model_tell_fn)(void *user, const char *sentence);

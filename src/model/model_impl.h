@@ -72,6 +72,8 @@ struct model {
     const struct arch *arch;
     const struct weights *weights;
     struct listener listener;
+    struct model *trunk; /* of an MTP block: the model that it drafts for; NULL: this is no such block ... */
+    int first_block;     /* ... else the number of the file's block that is layer 0 */
     const struct model_adapter *adapter; /* [n_adapter] while it is opened */
     int n_adapter;
     struct op_list list;
@@ -149,6 +151,13 @@ int model_matrix(struct model *m, const char *name, int64_t n_in, int64_t n_out,
 int model_slice(struct model *m, const char *name, int64_t n_in, int64_t n_all, int64_t first, int64_t n_out,
     struct weight **out, struct lutra_error *err);
 
+/* Of an MTP block: its own matrix `blk.B.own.weight`, or where it has none the one that `name` is in its trunk. */
+int model_shared_matrix(struct model *m, const char *own, const char *name, int64_t n_in, int64_t n_out, int use,
+    struct weight **out, struct lutra_error *err);
+
+/* The matrix `blk.B.base.weight` [d][2 d] of an MTP block as two [d][d], for the first d inputs and the others. */
+int model_halves(struct model *m, const char *base, int64_t d, struct weight *half[2], struct lutra_error *err);
+
 /* All experts' matrices [n_expert][n_out][n_in], below each other. */
 int model_experts(struct model *m, const char *name, int64_t n_in, int64_t n_out, int64_t n_expert, struct weight **out,
     struct lutra_error *err);
@@ -195,6 +204,7 @@ enum role {
     C, /* of recurrent layers: what goes into the convolution, and what comes out */
     D,
     B, /* [n_value_head] decay and step of a delta rule */
+    H, /* [d_model] of an MTP block: the state that the token before left, which is given */
 };
 
 /* The rows and the layer of a stretch of operations. */

@@ -71,9 +71,9 @@ struct op *build_push(struct model *m, enum op_kind kind, int layer, int in, int
 }
 
 /* `blk.layer.suffix` */
-static const char *named(char out[64], int layer, const char *suffix)
+static const char *named(const struct model *m, char out[64], int layer, const char *suffix)
 {
-    snprintf(out, 64, "blk.%d.%s", layer, suffix);
+    snprintf(out, 64, "blk.%d.%s", m->first_block + layer, suffix);
     return out;
 }
 
@@ -91,7 +91,7 @@ static int rms_norm(struct model *m, int layer, const char *name, int in, int ou
 int build_rms_norm(struct model *m, int layer, const char *base, int in, int out, int n_norm, struct lutra_error *err)
 {
     char name[64];
-    return rms_norm(m, layer, named(name, layer, base), in, out, n_norm, err);
+    return rms_norm(m, layer, named(m, name, layer, base), in, out, n_norm, err);
 }
 
 /* Of the residual stream: `name.weight`, and `name.bias` if there is one. */
@@ -123,9 +123,9 @@ int build_part(
     struct weight *weight;
     const float *vector;
     snprintf(suffix, sizeof suffix, "%s.weight", base);
-    TRY(model_matrix(m, named(name, op->layer, suffix), n_in, n_out, WEIGHT_MATMUL, &weight, err));
+    TRY(model_matrix(m, named(m, name, op->layer, suffix), n_in, n_out, WEIGHT_MATMUL, &weight, err));
     snprintf(suffix, sizeof suffix, "%s.bias", base);
-    TRY(model_vector(m, named(name, op->layer, suffix), n_out, !bias, &vector, err));
+    TRY(model_vector(m, named(m, name, op->layer, suffix), n_out, !bias, &vector, err));
     add_part(m, op, weight, vector, out);
     return 0;
 }
@@ -136,7 +136,7 @@ int build_slice(struct model *m, struct op *op, const char *base, int n_in, int 
     char suffix[48], name[64];
     struct weight *weight;
     snprintf(suffix, sizeof suffix, "%s.weight", base);
-    TRY(model_slice(m, named(name, op->layer, suffix), n_in, n_all, first, n_out, &weight, err));
+    TRY(model_slice(m, named(m, name, op->layer, suffix), n_in, n_all, first, n_out, &weight, err));
     add_part(m, op, weight, NULL, out);
     return 0;
 }
@@ -144,7 +144,7 @@ int build_slice(struct model *m, struct op *op, const char *base, int n_in, int 
 static bool has(const struct model *m, int layer, const char *suffix)
 {
     char name[64];
-    return weights_tensor_find(m->weights, named(name, layer, suffix)) != NULL;
+    return weights_tensor_find(m->weights, named(m, name, layer, suffix)) != NULL;
 }
 
 struct op *build_matmul(struct model *m, int layer, int in)
@@ -207,9 +207,11 @@ static int qkv_norms(struct model *m, const struct stream *s, bool with_kv, stru
         TRY(model_ones(m, &op->norm.weight, err));
     }
     if (m->arch->qk_norm == QK_NORM_NONE) return 0;
-    TRY(rms_norm(m, layer, named(name, layer, "attn_q_norm"), q, q, row ? dim_of(&m->hp, layer, Q) : l->d_head, err));
+    TRY(rms_norm(
+        m, layer, named(m, name, layer, "attn_q_norm"), q, q, row ? dim_of(&m->hp, layer, Q) : l->d_head, err));
     if (!with_kv) return 0;
-    return rms_norm(m, layer, named(name, layer, "attn_k_norm"), k, k, row ? dim_of(&m->hp, layer, K) : l->d_head, err);
+    return rms_norm(
+        m, layer, named(m, name, layer, "attn_k_norm"), k, k, row ? dim_of(&m->hp, layer, K) : l->d_head, err);
 }
 
 /* What a sub-layer reads: the residual stream, or its norm. */
@@ -218,7 +220,7 @@ static int before(struct model *m, const struct stream *s, const char *name, int
     char full[64];
     bool normed = m->arch->norms & NORM_BEFORE;
     *in = build_val(m, s, normed ? N : X);
-    return normed ? norm(m, s->layer, named(full, s->layer, name), build_val(m, s, X), *in, err) : 0;
+    return normed ? norm(m, s->layer, named(m, full, s->layer, name), build_val(m, s, X), *in, err) : 0;
 }
 
 /* Of what goes into the last matrix of a sub-layer, where the architecture has that; `left_out`: x lacks this factor,
@@ -227,7 +229,7 @@ static int sub_norm(struct model *m, int layer, const char *name, int x, int n, 
 {
     char full[64];
     if (!m->arch->sub_norms) return 0;
-    TRY(rms_norm(m, layer, named(full, layer, name), x, x, n, err));
+    TRY(rms_norm(m, layer, named(m, full, layer, name), x, x, n, err));
     m->list.op[m->list.n_op - 1].norm.eps /= left_out * left_out;
     return 0;
 }
@@ -240,7 +242,7 @@ static int matrix_scale(struct model *m, int layer, const char *base, float *out
     const float *scale = NULL;
     *out = 1;
     snprintf(suffix, sizeof suffix, "%s.scale", base);
-    if (m->arch->sub_norms) TRY(model_vector(m, named(name, layer, suffix), 1, true, &scale, err));
+    if (m->arch->sub_norms) TRY(model_vector(m, named(m, name, layer, suffix), 1, true, &scale, err));
     if (!scale) return 0;
     *out = *scale;
     if (*out >= 1e-6f && *out <= 1e6f) return 0;
@@ -322,7 +324,7 @@ static int attention(struct model *m, int layer, struct lutra_error *err)
         .softcap = hp->attention_cap,
         .window = l->window};
     if (m->arch->sinks)
-        TRY(model_vector(m, named(name, layer, "attn_sinks.weight"), l->n_head, false, &att->attention.sinks, err));
+        TRY(model_vector(m, named(m, name, layer, "attn_sinks.weight"), l->n_head, false, &att->attention.sinks, err));
     if (m->arch->gated_attention)
         build_push(m, OP_GATE, layer, build_val(m, &s, Z), build_val(m, &s, A), build_val(m, &s, A));
     return 0;
@@ -345,14 +347,14 @@ static int add_back(
     float scale;
     TRY(matrix_scale(m, layer, base, &scale, err));
     scale *= m->hp.residual_scale;
-    if (m->arch->norms & NORM_BEHIND) TRY(norm(m, layer, named(name, layer, post_norm), t, t, err));
+    if (m->arch->norms & NORM_BEHIND) TRY(norm(m, layer, named(m, name, layer, post_norm), t, t, err));
     if (scale == 1)
         build_push(m, OP_ADD, layer, x, t, x);
     else
         build_push(m, OP_ADD_SCALED, layer, x, t, x)->add.scale = scale;
     if (!(m->arch->norms & NORM_SUM)) return 0;
     const char *sum = strcmp(base, "attn_output") == 0 ? "attn_output_norm" : "layer_output_norm";
-    return norm(m, layer, named(name, layer, sum), x, x, err);
+    return norm(m, layer, named(m, name, layer, sum), x, x, err);
 }
 
 /* What goes through the gate into ffn_down: in G. */
@@ -402,10 +404,10 @@ static int expert_part(
     struct weight *weight;
     const float *bias = NULL;
     snprintf(suffix, sizeof suffix, "%s.weight", base);
-    TRY(model_experts(m, named(name, op->layer, suffix), n_in, n_out, hp->n_expert, &weight, err));
+    TRY(model_experts(m, named(m, name, op->layer, suffix), n_in, n_out, hp->n_expert, &weight, err));
     snprintf(suffix, sizeof suffix, "%s.bias", base);
     if (m->arch->expert_biases)
-        TRY(model_vectors(m, named(name, op->layer, suffix), n_out, hp->n_expert, false, &bias, err));
+        TRY(model_vectors(m, named(m, name, op->layer, suffix), n_out, hp->n_expert, false, &bias, err));
     op_add_part(op, weight, bias, out);
     return 0;
 }
@@ -430,7 +432,7 @@ static int mixture(struct model *m, const struct stream *s, int in, struct lutra
     struct op *choose = build_push(m, OP_ROUTE, layer, scores, -1, route);
     choose->route = hp->route;
     if (m->arch->route_bias)
-        TRY(model_vector(m, named(name, layer, "exp_probs_b.bias"), hp->n_expert, false, &choose->route.bias, err));
+        TRY(model_vector(m, named(m, name, layer, "exp_probs_b.bias"), hp->n_expert, false, &choose->route.bias, err));
     struct op *op = experts(m, layer, in, route, false);
     TRY(expert_part(m, op, "ffn_gate_exps", d, ff, g, err));
     TRY(expert_part(m, op, "ffn_up_exps", d, ff, u, err));
@@ -519,7 +521,7 @@ static int add_token_input(struct model *m, const struct stream *s, struct lutra
     TRY(build_part(m, build_matmul(m, layer, x), "inp_gate", hp->d_model, d, false, g, err));
     build_push(m, OP_GEGLU, layer, g, build_val(m, s, P), g);
     TRY(build_part(m, build_matmul(m, layer, g), "proj", d, hp->d_model, false, t, err));
-    TRY(rms_norm(m, layer, named(name, layer, "post_norm"), t, t, hp->d_model, err));
+    TRY(rms_norm(m, layer, named(m, name, layer, "post_norm"), t, t, hp->d_model, err));
     build_push(m, OP_ADD, layer, x, t, x);
     return 0;
 }
@@ -563,7 +565,8 @@ static int embed(struct model *m, int out, struct lutra_error *err)
     const struct hparams *hp = &m->hp;
     struct op *op = build_push(m, OP_EMBED, -1, -1, -1, out);
     op->embed.scale = hp->embedding_scale;
-    return model_matrix(m, "token_embd.weight", hp->d_model, hp->n_vocab, WEIGHT_GATHER, &op->weight[0], err);
+    return model_shared_matrix(
+        m, "nextn.embed_tokens", "token_embd.weight", hp->d_model, hp->n_vocab, WEIGHT_GATHER, &op->weight[0], err);
 }
 
 /* Adds a row of a table of n rows to X. */
@@ -620,7 +623,7 @@ static int build_layer(struct model *m, int layer, struct lutra_error *err)
     TRY(feed_forward(m, &s, err));
     if (hp->d_per_layer) TRY(add_token_input(m, &s, err));
     if (m->arch->layer_scale)
-        TRY(model_vector(m, named(name, layer, "layer_output_scale.weight"), 1, true, &scale, err));
+        TRY(model_vector(m, named(m, name, layer, "layer_output_scale.weight"), 1, true, &scale, err));
     if (scale) build_push(m, OP_SCALE, layer, build_val(m, &s, X), -1, build_val(m, &s, X))->scale.by = *scale;
     return 0;
 }
@@ -631,17 +634,19 @@ static int head(struct model *m, struct lutra_error *err)
     const struct stream s = {-1, ROWS_OUT};
     struct weight *weight;
     const char *last = m->arch->output_norm ? m->arch->output_norm : "output_norm";
+    char name[64];
     if (m->arch->norms & NORM_SUM) {
         build_push(m, OP_HEAD, -1, build_val(m, &s, X), build_val(m, &s, X), -1)->n_weight = 0;
         return 0;
     }
+    if (m->trunk && has(m, 0, "nextn.shared_head_norm.weight")) last = named(m, name, 0, "nextn.shared_head_norm");
     TRY(norm(m, -1, last, build_val(m, &s, X), build_val(m, &s, N), err));
     if (m->arch->encoder) {
         build_push(m, OP_HEAD, -1, build_val(m, &s, N), build_val(m, &s, N), -1)->n_weight = 0;
         return 0;
     }
-    TRY(model_matrix(
-        m, hp->tied ? "token_embd.weight" : "output.weight", hp->d_model, hp->n_vocab, WEIGHT_MATMUL, &weight, err));
+    TRY(model_shared_matrix(m, "nextn.shared_head_head", hp->tied ? "token_embd.weight" : "output.weight", hp->d_model,
+        hp->n_vocab, WEIGHT_MATMUL, &weight, err));
     int in = in_order(m, &s, weights_order(m->weights, &weight->tensor), build_val(m, &s, N), T);
     struct op *op = build_push(m, OP_HEAD, -1, in, build_val(m, &s, N), -1);
     op->weight[0] = weight;
@@ -674,6 +679,24 @@ static int dense_layers(struct model *m, struct lutra_error *err)
     return model_vectors(m, "dense_3.weight", n, d, false, &m->dense.down, err);
 }
 
+/* What an MTP block's layer reads: the product of eh_proj with the norms of the token's embedding, then of the state
+ * that the token before it left after the last norm. */
+static int join_states(struct model *m, struct lutra_error *err)
+{
+    const struct stream all = {-1, ROWS_ALL};
+    int x = build_val(m, &all, X), n = build_val(m, &all, N), t = build_val(m, &all, T), h = build_val(m, &all, H);
+    int d = m->hp.d_model;
+    struct weight *half[2];
+    m->list.given = (uint64_t)1 << h;
+    TRY(build_rms_norm(m, 0, "nextn.enorm", x, n, d, err));
+    TRY(build_rms_norm(m, 0, "nextn.hnorm", h, t, d, err));
+    TRY(model_halves(m, "nextn.eh_proj", d, half, err));
+    op_add_part(build_matmul(m, -1, n), half[0], NULL, x);
+    op_add_part(build_matmul(m, -1, t), half[1], NULL, n);
+    build_push(m, OP_ADD, -1, x, n, x);
+    return 0;
+}
+
 int transformer_build(struct model *m, struct lutra_error *err)
 {
     const struct stream all = {-1, ROWS_ALL};
@@ -681,6 +704,7 @@ int transformer_build(struct model *m, struct lutra_error *err)
     TRY(model_rope_factors(m, err));
     TRY(embed(m, build_val(m, &all, X), err));
     if (m->arch->norms & NORM_SUM) TRY(embed_sum(m, err));
+    if (m->trunk) TRY(join_states(m, err));
     if (m->hp.d_per_layer) {
         TRY(embed(m, build_val(m, &all, E), err));
         TRY(read_token_norm(m, err));

@@ -2,7 +2,7 @@
  *
  * Qwen 3.5 and 3.6, and with experts (35B-A3B, ...), as text: three of four layers are a gated delta rule
  * (recurrent.c), every fourth attends, rotates a quarter of a head and has a gate on its output.  Beside the experts
- * there is one that all rows go to.  Blocks behind the last that draft (MTP) are left out.
+ * there is one that all rows go to.  A block behind the last drafts (model_open_nextn).
  */
 #include "model/model_impl.h"
 
