@@ -81,8 +81,10 @@ static const struct option engine_table[] = {
 
 static const struct option speculation_table[] = {
     {"--spec-type", "SPEC_TYPE", OPT_TEXT, AT(spec_type), "LIST",
-        .help = "drafts, which change the speed only: ngram-simple, suffix, calibrated, recycle, with --rag store, "
-                "several with commas, or auto for suffix, recycle and store; none (default)"},
+        .help =
+            "drafts, which change the speed only: ngram-simple, suffix, calibrated, recycle, mtp (the model's own MTP "
+            "block), with --rag store, several with commas, or auto for suffix, recycle, mtp and store; none "
+            "(default)"},
     {"-md --model-draft --spec-draft-model", "MODEL_DRAFT", OPT_TEXT, AT(draft_model), "FILE",
         .help = "a second, smaller GGUF model of the same vocabulary that drafts"},
     {"-devd --device-draft --spec-draft-device", "DEVICE_DRAFT", OPT_TEXT, AT(draft_device), "NAME",

@@ -29,8 +29,8 @@ struct lutra_session_settings {
     const char *cache_type; /* "f16" (NULL), "f32", or "q8_0" where heads are multiples of 32 */
     int n_draft;            /* draft rows of one pass; 0 = up to 64 within the other limits */
     /* Speculation (docs/SPECULATION.md), fewer passes for the same text: "ngram-simple", "suffix", "siblings",
-     * "calibrated", "recycle" with commas; "auto" = suffix, siblings and recycle; "draft" = draft_model; NULL,
-     * "none" = off. */
+     * "calibrated", "recycle", "mtp" (the model's own MTP block; LUTRA_E_UNSUPPORTED: it has none) with commas; "auto"
+     * = suffix, siblings, recycle, and mtp where there is one; "draft" = draft_model; NULL, "none" = off. */
     const char *spec_type;
     int draft_max;         /* drafts of one sequence in a pass, 1..64; default 16 */
     int draft_min;         /* fewer are not tried; default 0 */

@@ -17,7 +17,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "engine/session_impl.h"
+#include "engine/draft_impl.h"
 
 enum {
     TRIED_EVERY = 50, /* passes in which it would not pay */
@@ -320,15 +320,28 @@ void draft_model_rest(struct draft_model *d)
 
 /* ---- the guesses of a pass ---- */
 
-/* What the next pass is expected to bring so far, and to take with the drafting for it. */
-struct outlook {
-    double tokens, us, seen; /* seen: positions that its rows see */
-    int n_row;
-};
+struct draft_outlook draft_outlook_of(const lutra_session *first, const struct pass *pass)
+{
+    struct draft_outlook o = {.tokens = pass->n_tip, .n_row = pass->n_tip};
+    for (int i = 0; i < pass->n_tip; i++) o.seen += pass->tip[i].n_token;
+    o.us = row_cost_of(&first->cost, o.n_row, o.seen);
+    return o;
+}
 
-/* Whether one more pass of it may bring tokens at less time each than they take without; the next pass has a row more
- * of each text that goes on. */
-static bool pays(const struct draft_model *d, const struct pass *pass, const struct spec_wish *wish, struct outlook *o)
+bool draft_pays(
+    const lutra_session *first, const lutra_session *own, int n, double right, double seen, struct draft_outlook *o)
+{
+    if (n == 0) return false;
+    if (!row_cost_known(&first->cost) || !row_cost_known(&own->cost)) return true;
+    double more = row_cost_of(&own->cost, n, seen) + row_cost_of(&first->cost, o->n_row + n, o->seen + seen) -
+                  row_cost_of(&first->cost, o->n_row, o->seen);
+    if (right * o->us <= o->tokens * more) return false;
+    *o = (struct draft_outlook){o->tokens + right, o->us + more, o->seen + seen, o->n_row + n};
+    return true;
+}
+
+static bool pays(
+    const struct draft_model *d, const struct pass *pass, const struct spec_wish *wish, struct draft_outlook *o)
 {
     double right = 0, seen = 0;
     int n = 0;
@@ -339,21 +352,7 @@ static bool pays(const struct draft_model *d, const struct pass *pass, const str
         seen += pass->tip[m->tip].n_token + m->n_guess;
         n++;
     }
-    if (n == 0) return false;
-    if (!row_cost_known(&d->first->cost) || !row_cost_known(&d->s->cost)) return true;
-    double more = row_cost_of(&d->s->cost, n, seen) + row_cost_of(&d->first->cost, o->n_row + n, o->seen + seen) -
-                  row_cost_of(&d->first->cost, o->n_row, o->seen);
-    if (right * o->us <= o->tokens * more) return false;
-    *o = (struct outlook){o->tokens + right, o->us + more, o->seen + seen, o->n_row + n};
-    return true;
-}
-
-static struct outlook without(const struct draft_model *d, const struct pass *pass)
-{
-    struct outlook o = {.tokens = pass->n_tip, .n_row = pass->n_tip};
-    for (int i = 0; i < pass->n_tip; i++) o.seen += pass->tip[i].n_token;
-    o.us = row_cost_of(&d->first->cost, o.n_row, o.seen);
-    return o;
+    return draft_pays(d->first, d->s, n, right, seen, o);
 }
 
 static bool is_cancelled(const struct draft_model *d)
@@ -364,7 +363,7 @@ static bool is_cancelled(const struct draft_model *d)
 /* Guesses on from those that are there already, as far as that pays. */
 static void begin_guesses(struct draft_model *d, const struct pass *pass, const struct spec_wish *wish)
 {
-    struct outlook o = without(d, pass);
+    struct draft_outlook o = draft_outlook_of(d->first, pass);
     if (!pays(d, pass, wish, &o) && ++d->n_idle < TRIED_EVERY) return;
     d->n_idle = 0;
     do {

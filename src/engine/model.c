@@ -106,7 +106,7 @@ static int prepare_weight(struct lutra_model *m, struct weight *w, struct lutra_
     if (stored && !w->stored)
         log_line(&m->runtime->log, LUTRA_LOG_WARN, "%s: the copy of tensor '%s' is damaged; packed from the model",
             weights_path(m->packed), w->tensor.name);
-    if (!keeps_source) weights_drop_pages(m->weights, &w->tensor);
+    if (!keeps_source && !m->trunk) weights_drop_pages(m->weights, &w->tensor); /* a block's may be copies */
     return 0;
 }
 
@@ -339,6 +339,32 @@ int model_open_unsorted(lutra_model **out, lutra_runtime *runtime, const char *p
     return open_model(out, runtime, path, settings, false, by_piece, err);
 }
 
+static int open_block(lutra_model *m, lutra_model *trunk, struct lutra_error *err)
+{
+    struct lutra_model_settings set;
+    lutra_model_settings_init(&set, sizeof set);
+    TRY(model_open_nextn(&m->model, trunk->model, err));
+    for (int c = 0; c < PASS_CLASSES; c++) m->plan_kind[c] = PLAN_EVEN;
+    atomic_store(&m->devices, atomic_load(&trunk->devices));
+    TRY(model_open_plans(m, err));
+    return prepare_weights(m, &set, err);
+}
+
+int model_open_block(lutra_model **out, lutra_model *trunk, struct lutra_error *err)
+{
+    lutra_model *m = *out = calloc(1, sizeof *m);
+    if (!m) return lutra_fail(err, LUTRA_E_NO_MEMORY, "MTP block: out of memory");
+    m->trunk = trunk;
+    m->runtime = trunk->runtime;
+    m->weights = trunk->weights;
+    m->vocab = trunk->vocab;
+    snprintf(m->name, sizeof m->name, "MTP block of %.100s", trunk->name);
+    atomic_fetch_add(&m->runtime->n_model, 1);
+    int rc = open_block(m, trunk, err);
+    if (rc < 0) lutra_model_close(out);
+    return rc;
+}
+
 int lutra_model_close(lutra_model **model)
 {
     lutra_model *m = model ? *model : NULL;
@@ -350,10 +376,10 @@ int lutra_model_close(lutra_model **model)
     free(m->chat_source);
     free(m->samplers);
     free(m->profile);
-    text_vocab_close(&m->vocab);
+    if (!m->trunk) text_vocab_close(&m->vocab);
     weights_close(&m->packed);
     for (int i = 0; i < m->n_adapter; i++) weights_close(&m->adapter[i]);
-    weights_close(&m->weights);
+    if (!m->trunk) weights_close(&m->weights);
     atomic_fetch_sub(&m->runtime->n_model, 1);
     free(m);
     *model = NULL;

@@ -31,6 +31,7 @@ struct lutra_model {
     atomic_bool chat_told;        /* what the template cannot take has been said */
     const struct text_tags *tags; /* of reasoning, known from it; NULL: none */
     struct model *model;          /* NULL when vocab_only, like the plan */
+    const lutra_model *trunk;     /* of an MTP block: whose weights, vocabulary and runtime it borrows; or NULL */
     bool by_piece;                /* weights are packed when a layer is reached (model_hold) and freed after it */
     atomic_uint devices;          /* that its passes may use: a set of their numbers in the runtime */
     struct plan plan, plan_many;  /* of passes of few rows, and of many: model_plan */

@@ -219,6 +219,7 @@ int session_speculate(lutra_session *s, bool anyway, struct lutra_error *err)
         .n_seq = s->n_seq,
         .n_vocab = model_ops(s->model->model)->n_vocab,
         .model = s->draft_model ? &s->draft_face : NULL,
+        .mtp = s->mtp ? &s->mtp_face : NULL,
         .cost = &s->cost,
         .clock = &s->model->runtime->clock};
     TRY(speculator_open(&s->speculator, &s->spec, &lim, err));
@@ -251,6 +252,21 @@ static int fit_encoder(lutra_session *s, int most_rows, struct lutra_error *err)
             most_rows);
     if (s->n_batch < s->n_ctx) s->n_batch = s->n_ctx;
     s->n_out = s->n_batch;
+    return 0;
+}
+
+/* The model's MTP block, where the settings name it; `auto` does without one that cannot run. */
+static int open_mtp(lutra_session *s, struct lutra_error *err)
+{
+    enum spec_need need = spec_settings_need_mtp(&s->spec);
+    struct lutra_error why;
+    if (need == SPEC_WITHOUT || (need == SPEC_TAKES && model_hparams(s->model->model)->n_draft_layer == 0)) return 0;
+    int rc = mtp_open(&s->mtp, s, &why);
+    if (rc < 0 && need == SPEC_NEEDS) return lutra_fail(err, rc, "%s", why.what);
+    if (rc < 0) log_line(&s->model->runtime->log, LUTRA_LOG_WARN, "drafts without the MTP block: %s", why.what);
+    if (rc < 0) return 0;
+    s->mtp_face = mtp_face(s->mtp);
+    s->bytes += mtp_bytes(s->mtp);
     return 0;
 }
 
@@ -301,6 +317,7 @@ static int open_all(lutra_session *s, const struct lutra_session_settings *set, 
         s->draft_face = draft_model_face(s->draft_model);
         s->bytes += draft_model_session(s->draft_model)->bytes;
     }
+    TRY(open_mtp(s, err));
     int rc = session_speculate(s, false, err);
     s->spec.types = NULL; /* the caller's */
     return rc;
@@ -342,6 +359,7 @@ void lutra_session_close(lutra_session **session)
     for (int i = 0; s->sample && i < s->n_seq; i++) text_stream_close(&s->sample[i].stream);
     speculator_close(&s->speculator);
     draft_model_close(&s->draft_model);
+    mtp_close(&s->mtp);
     if (timeline_close(&s->timeline, &why) < 0)
         log_line(&s->model->runtime->log, LUTRA_LOG_WARN, "timeline: %s", why.what);
     sampler_close(&s->sampler);
@@ -545,6 +563,17 @@ static struct step step_of(lutra_session *s, struct kv_view *view)
         .head = s->head.part ? &s->head : NULL};
 }
 
+/* What an MTP block's rows read goes to the value that its list has as given. */
+static void give_states(lutra_session *s)
+{
+    const struct op_list *list = model_ops(s->model->model);
+    int v = 0;
+    while (!(list->given >> v & 1)) v++;
+    size_t n = (size_t)list->value[v].dim;
+    for (int r = 0; r < s->batch.n_row; r++)
+        memcpy((float *)s->value[v].host + (size_t)r * n, s->given[r], n * sizeof(float));
+}
+
 /* Where clusters of CPUs share a pass, the caller computes the first one's part, on its processors: on others it would
  * take turns with the threads of another cluster. */
 static int run(lutra_session *s, struct kv_view *view, struct lutra_error *err)
@@ -558,6 +587,7 @@ static int run(lutra_session *s, struct kv_view *view, struct lutra_error *err)
     uint64_t start = clock_now_us(rt->clock);
     s->lost_device = NULL;
     int rc = memory_follow(s, err); /* another session may have changed the plan */
+    if (s->given) give_states(s);
     if (rc == 0) rc = plan_run(model_plan(s->model, s->batch.n_row), &step, s->waits, &rescue, err);
     const uint64_t us = clock_now_us(rt->clock) - start;
     if (rc == 0 && s->lost_device)

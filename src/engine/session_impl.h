@@ -6,6 +6,7 @@
  *     request.c   requests: submit, ends                   sample.c    one running sample: token -> text -> end
  *     prefix.c    what texts find in the cache             memory.c    values and cache on the devices
  *     hints.c     what is likely behind a prompt's tokens  draft.c     a second model that drafts
+ *     mtp.c       the model's own MTP block that drafts
  *     inbox.c     what other threads ask for            admit.c     slots and memory: who begins, who waits
  */
 #ifndef LUTRA_ENGINE_SESSION_IMPL_H
@@ -20,6 +21,7 @@
 #include "ops/head.h"
 
 struct draft_model;
+struct mtp;
 
 enum { SESSION_STOP_BYTES = 512 /* longest stop string */, SESSION_BIAS = 4096, SESSION_SPARE = 4 /* sequences */ };
 
@@ -92,7 +94,9 @@ struct lutra_session {
     struct row_source *sources, samples, prompts;
     struct speculator *speculator;   /* NULL: none */
     struct draft_model *draft_model; /* NULL: none */
-    struct spec_model draft_face;
+    struct mtp *mtp;                 /* NULL: none */
+    struct spec_model draft_face, mtp_face;
+    const float *const *given; /* [n_row] of an MTP block's pass: the states that its rows read; NULL: of no block */
     struct spec_settings spec;
     struct hints hints;
     struct row_cost cost; /* of passes of decoding */
@@ -167,6 +171,12 @@ struct spec_model draft_model_face(struct draft_model *d);
 void draft_model_go_on(struct draft_model *d);
 void draft_model_rest(struct draft_model *d);
 const lutra_session *draft_model_session(const struct draft_model *d);
+
+/* mtp.c: the session's model has an MTP block, or LUTRA_E_UNSUPPORTED; a session of it beside this one. */
+int mtp_open(struct mtp **out, lutra_session *s, struct lutra_error *err);
+void mtp_close(struct mtp **d);
+struct spec_model mtp_face(struct mtp *d);
+uint64_t mtp_bytes(const struct mtp *d);
 
 /* finite.c: LUTRA_E_INTERNAL where a result of the pass is no number; names the position and a weight that is none. */
 int session_check_numbers(const lutra_session *s, struct lutra_error *err);

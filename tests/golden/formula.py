@@ -2,9 +2,11 @@
 """Logits of small models with recurrent layers by their makers' formula, in 64 bits.
 
 usage: formula.py MODEL.gguf N      the logits behind token_at(0) .. token_at(N - 1) (tests/unit/engine/engine_fixture.h)
+       formula.py MODEL.gguf N mtp  those of the MTP block behind token_at(N + 1): it reads the model's states of the
+                                    first N tokens, then its own, each beside the token that follows
 
-Written after transformers' modeling_qwen3_5.py and modeling_lfm2.py; nothing is shared with the engine.  F32 files of
-qwen35, qwen35moe, lfm2 and lfm2moe.
+Written after transformers' modeling_qwen3_5.py and modeling_lfm2.py, and vLLM's qwen3_5_mtp.py; nothing is shared with
+the engine.  F32 files of qwen35, qwen35moe, lfm2 and lfm2moe.
 """
 import math
 import operator
@@ -39,14 +41,15 @@ class Model:
         self.t = file.tensor
         self.arch = file.key["general.architecture"]
         self.key = lambda name, other=None: file.key.get(f"{self.arch}.{name}", other)
-        self.n_layer, self.n_head = self.key("block_count"), self.key("attention.head_count")
+        n_block = self.key("block_count")
+        self.n_layer, self.n_head = n_block - self.key("nextn_predict_layers", 0), self.key("attention.head_count")
         kv = self.key("attention.head_count_kv")
         self.n_kv = max(kv) if isinstance(kv, list) else kv
         d_model = self.key("embedding_length")
         self.d = self.key("attention.key_length", d_model // self.n_head)
         self.n_rot, self.base = self.key("rope.dimension_count", self.d), self.key("rope.freq_base")
         self.eps = self.key("attention.layer_norm_rms_epsilon")
-        self.past = [{"conv": [], "k": [], "v": [], "state": None} for _ in range(self.n_layer)]
+        self.past = [{"conv": [], "k": [], "v": [], "state": None} for _ in range(n_block)]
 
     def norm(self, x, name):
         r = 1 / math.sqrt(dot(x, x) / len(x) + self.eps)
@@ -142,32 +145,47 @@ class Model:
         gate = sigmoid(dot(self.t[b + "ffn_gate_inp_shexp.weight"][0], x))
         return [o + gate * a for o, a in zip(out, self.dense(x, b, "_shexp"))]
 
+    def block(self, x, layer, pos):
+        b, past = f"blk.{layer}.", self.past[layer]
+        y = self.norm(x, b + "attn_norm")
+        if b + "attn_q.weight" in self.t:
+            y = self.attention(y, pos, b, past)
+        elif b + "ssm_out.weight" in self.t:
+            y = self.delta_net(y, b, past)
+        else:
+            y = self.short_conv(y, b, past)
+        x = [a + c for a, c in zip(x, y)]
+        y = self.norm(x, b + ("post_attention_norm" if self.arch.startswith("qwen35") else "ffn_norm"))
+        y = self.mixture(y, b) if b + "ffn_gate_inp.weight" in self.t else self.dense(y, b)
+        return [a + c for a, c in zip(x, y)]
+
     def step(self, token, pos):
+        """The state behind a token, after the last norm."""
         x = list(self.t["token_embd.weight"][token])
         for layer in range(self.n_layer):
-            b, past = f"blk.{layer}.", self.past[layer]
-            y = self.norm(x, b + "attn_norm")
-            if b + "attn_q.weight" in self.t:
-                y = self.attention(y, pos, b, past)
-            elif b + "ssm_out.weight" in self.t:
-                y = self.delta_net(y, b, past)
-            else:
-                y = self.short_conv(y, b, past)
-            x = [a + c for a, c in zip(x, y)]
-            y = self.norm(x, b + ("post_attention_norm" if self.arch.startswith("qwen35") else "ffn_norm"))
-            y = self.mixture(y, b) if b + "ffn_gate_inp.weight" in self.t else self.dense(y, b)
-            x = [a + c for a, c in zip(x, y)]
-        return x
+            x = self.block(x, layer, pos)
+        return self.norm(x, "token_embd_norm" if self.arch.startswith("lfm2") else "output_norm")
+
+    def draft(self, state, token, pos):
+        """The same of the MTP block, of the state behind a token and the next token."""
+        b = f"blk.{self.n_layer}.nextn."
+        x = self.norm(self.t["token_embd.weight"][token], b + "enorm") + self.norm(state, b + "hnorm")
+        return self.norm(self.block(self.linear(x, b + "eh_proj"), self.n_layer, pos), b + "shared_head_norm")
 
     def logits(self, x):
-        name = "token_embd_norm" if self.arch.startswith("lfm2") else "output_norm"
-        return self.linear(self.norm(x, name), "output" if "output.weight" in self.t else "token_embd")
+        return self.linear(x, "output" if "output.weight" in self.t else "token_embd")
+
+
+def token_at(i):
+    return (i * 7919 + 13) % 251
 
 
 def main():
     model, n = Model(Gguf(sys.argv[1])), int(sys.argv[2])
-    for i in range(n):
-        x = model.step((i * 7919 + 13) % 251, i)
+    states = [model.step(token_at(i), i) for i in range(n)]
+    x = states[-1]
+    for i in range(n + 1 if len(sys.argv) > 3 else 0):
+        x = model.draft(states[i] if i < n else x, token_at(i + 1), i)
     print(*(f"{v:.7g}" for v in model.logits(x)))
 
 

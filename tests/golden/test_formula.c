@@ -5,13 +5,18 @@
  */
 #include "engine_fixture.h"
 
-enum { N_TOK = 33, N_VOCAB = 512 };
+#include "engine/model_impl.h"
+#include "engine/session_impl.h"
+#include "mtp_block.h"
 
-static void ask(const char *path, double want[N_VOCAB])
+enum { N_TOK = 33, N_VOCAB = 512, D_MODEL = 256 };
+
+static void ask(const char *path, const char *how, double want[N_VOCAB])
 {
     char command[256];
     int n = 0;
-    snprintf(command, sizeof command, "python3 " LUTRA_SOURCE_DIR "/tests/golden/formula.py %s %d", path, (int)N_TOK);
+    snprintf(command, sizeof command, "python3 " LUTRA_SOURCE_DIR "/tests/golden/formula.py %s %d %s", path, (int)N_TOK,
+        how);
     FILE *said = popen(command, "r");
     assert_non_null(said);
     while (n < N_VOCAB && fscanf(said, "%lf", &want[n]) == 1) n++;
@@ -47,7 +52,7 @@ static void check(const char *shape, const char *device, double want[N_VOCAB], b
     for (int i = 0; i < N_TOK; i++)
         row[i] = (struct lutra_row){token_at(i), i, seq, i - 1, i == N_TOK - 1 ? LUTRA_WANT_LOGITS : 0, 0};
     OK(lutra_forward(f.s, row, N_TOK, sizeof *row, err));
-    if (first) ask(f.path, want);
+    if (first) ask(f.path, "", want);
     double error = error_of(lutra_forward_result(f.s, 0)->logits, want);
     print_message("%s, %s: largest difference %.2g of the standard deviation\n", shape, device ? device : "cpu", error);
     assert_true(error < 1e-4);
@@ -65,12 +70,93 @@ static void recurrent_models_are_their_formula(void **state)
     }
 }
 
+/* The states that the model leaves behind the first N_TOK tokens. */
+static void states_of(lutra_model *model, float state[N_TOK][D_MODEL])
+{
+    lutra_session *s;
+    struct lutra_row row[N_TOK];
+    struct lutra_session_settings ss;
+    int32_t seq;
+    lutra_session_settings_init(&ss, sizeof ss);
+    ss.n_ctx = 64;
+    ss.cache_type = "f32";
+    OK(lutra_session_open(&s, model, &ss, err));
+    OK(lutra_seq_open(s, 0, &seq, err));
+    for (int i = 0; i < N_TOK; i++) row[i] = (struct lutra_row){token_at(i), i, seq, i - 1, LUTRA_WANT_HIDDEN, 0};
+    OK(lutra_forward(s, row, N_TOK, sizeof *row, err));
+    for (int i = 0; i < N_TOK; i++) memcpy(state[i], lutra_forward_result(s, i)->hidden, sizeof state[i]);
+    lutra_session_close(&s);
+}
+
+/* One pass over a block's rows first .. first + n - 1 of a sequence; its last state goes to `said`. */
+static const float *draft(lutra_session *s, int32_t seq, int first, int n, float (*state)[D_MODEL], float said[D_MODEL])
+{
+    const float *given[N_TOK];
+    for (int i = 0; i < n; i++) {
+        s->batch.row[i] = (struct row){.token = token_at(first + i + 1),
+            .pos = first + i,
+            .seq = seq,
+            .parent = i - 1,
+            .want = i == n - 1 ? WANT_LOGITS | WANT_HIDDEN : 0};
+        given[i] = state[i];
+    }
+    s->given = given;
+    OK(session_forward(s, n, true, err));
+    memcpy(said, s->result[0].hidden, D_MODEL * sizeof *said);
+    return s->result[0].logits;
+}
+
+static void check_block(const char *shape, const char *device, double want[N_VOCAB], bool first)
+{
+    static float state[N_TOK][D_MODEL];
+    float said[1][D_MODEL];
+    struct fixture f;
+    struct lutra_session_settings ss;
+    lutra_model *block;
+    int32_t seq;
+    fixture_make(&f, &(struct where){device, NULL}, shape, "F32", 0, 2);
+    add_mtp_block(f.path, &(struct mtp_form){0});
+    OK(lutra_model_open(&f.model, f.rt, f.path, NULL, err));
+    states_of(f.model, state);
+    OK(model_open_block(&block, f.model, err));
+    lutra_session_settings_init(&ss, sizeof ss);
+    ss.n_ctx = 64;
+    ss.cache_type = "f32";
+    OK(lutra_session_open(&f.s, block, &ss, err));
+    OK(lutra_seq_open(f.s, 0, &seq, err));
+    draft(f.s, seq, 0, N_TOK - 5, state, said[0]); /* the past in two passes */
+    draft(f.s, seq, N_TOK - 5, 5, state + N_TOK - 5, said[0]);
+    const float *logits = draft(f.s, seq, N_TOK, 1, said, said[0]);
+    if (first) ask(f.path, "mtp", want);
+    double error = error_of(logits, want);
+    print_message("%s's MTP block, %s: largest difference %.2g of the standard deviation\n", shape,
+        device ? device : "cpu", error);
+    assert_true(error < 1e-4);
+    lutra_session_close(&f.s);
+    lutra_model_close(&block);
+    fixture_close(&f);
+}
+
+static void mtp_blocks_are_their_formula(void **state)
+{
+    static const char *const shapes[] = {"tiny-qwen35", "tiny-qwen35moe"};
+    (void)state;
+    for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++) {
+        double want[N_VOCAB];
+        check_block(shapes[i], NULL, want, true);
+        check_block(shapes[i], "cpu-ref", want, false);
+    }
+}
+
 int main(void)
 {
     if (system("python3 --version >/dev/null") != 0) {
         puts("skipped: no python3");
         return 77;
     }
-    const struct CMUnitTest tests[] = {cmocka_unit_test(recurrent_models_are_their_formula)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(recurrent_models_are_their_formula),
+        cmocka_unit_test(mtp_blocks_are_their_formula),
+    };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

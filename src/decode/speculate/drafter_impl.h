@@ -51,7 +51,7 @@ struct drafter {
 };
 
 extern const struct drafter drafter_ngram_simple, drafter_suffix, drafter_calibrated, drafter_recycle, drafter_extend,
-    drafter_outside, drafter_model, drafter_siblings;
+    drafter_outside, drafter_model, drafter_mtp, drafter_siblings;
 
 /* Where last[-k] .. *last stand in a text: ends e <= n_token of the occurrences of the longest match of up to `cap` of
  * them (token[e - len .. e - 1]), the latest first, at most `room`.  *len: that length; 0 = none. */

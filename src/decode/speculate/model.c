@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * draft: the guesses of a second model (struct spec_model), which has drawn one token behind the other.
+ * draft, mtp: the guesses of a second model, or of the model's own MTP block (struct spec_model), which has drawn one
+ * token behind the other.
  */
 #include <stdlib.h>
 
@@ -19,15 +20,25 @@ int spec_model_kind(float p, int depth)
     return 4 * k + d;
 }
 
-static int open_model(void **self, const struct spec_limits *lim, struct lutra_error *err)
+static int open_as(void **self, const struct spec_model *model, struct lutra_error *err)
 {
-    if (!lim->model)
-        return lutra_fail(err, LUTRA_E_UNSUPPORTED, "spec_type: 'draft' is not built without a draft model (-md)");
     struct model_drafter *m = calloc(1, sizeof *m);
     if (!m) return lutra_fail(err, LUTRA_E_NO_MEMORY, "spec_type: draft: out of memory");
-    m->model = lim->model;
+    m->model = model;
     *self = m;
     return 0;
+}
+
+static int open_model(void **self, const struct spec_limits *lim, struct lutra_error *err)
+{
+    if (lim->model) return open_as(self, lim->model, err);
+    return lutra_fail(err, LUTRA_E_UNSUPPORTED, "spec_type: 'draft' is not built without a draft model (-md)");
+}
+
+static int open_mtp(void **self, const struct spec_limits *lim, struct lutra_error *err)
+{
+    if (lim->mtp) return open_as(self, lim->mtp, err);
+    return lutra_fail(err, LUTRA_E_UNSUPPORTED, "spec_type: 'mtp' needs a model with an MTP block");
 }
 
 static void begin(void *self, const struct pass *pass, const struct spec_wish *wish)
@@ -53,3 +64,4 @@ static int draft(const struct draft_ask *ask, struct draft_node *node)
 }
 
 const struct drafter drafter_model = {.prior = 0.7f, .open = open_model, .close = free, .begin = begin, .draft = draft};
+const struct drafter drafter_mtp = {.prior = 0.7f, .open = open_mtp, .close = free, .begin = begin, .draft = draft};

@@ -11,7 +11,7 @@
 #include "decode/speculate/drafter_impl.h"
 #include "decode/speculate/worth_impl.h"
 
-enum { MOST_DRAFTERS = 8, TYPE_PARTS = 4 };
+enum { MOST_DRAFTERS = 9 /* all of them */, TYPE_PARTS = 5 };
 
 /* Which of them `auto` has: those that pay everywhere (docs/SPECULATION.md). */
 static const struct {
@@ -24,7 +24,8 @@ static const struct {
     {"calibrated", {&drafter_calibrated}},
     {"recycle", {&drafter_recycle, &drafter_extend}},
     {"draft", {&drafter_model}},
-    {"auto", {&drafter_suffix, &drafter_siblings, &drafter_recycle, &drafter_extend}},
+    {"mtp", {&drafter_mtp}},
+    {"auto", {&drafter_suffix, &drafter_siblings, &drafter_recycle, &drafter_extend, &drafter_mtp}},
 };
 enum { N_TYPE = sizeof types / sizeof *types };
 
@@ -45,9 +46,9 @@ struct used {
 struct path {
     int32_t token;
     int parent;
-    uint8_t by, below; /* bitmasks of drafters used[k]: whose best guess here is this token; who guesses behind it */
-    bool faint;        /* only faint ones have guessed it */
-    float right, p;    /* estimates that it is right where its parent is, that all of it is */
+    uint16_t by, below; /* bitmasks of drafters used[k]: whose best guess here is this token; who guesses behind it */
+    bool faint;         /* only faint ones have guessed it */
+    float right, p;     /* estimates that it is right where its parent is, that all of it is */
 };
 
 /* One drafter's guesses at one tip. */
@@ -83,7 +84,7 @@ struct speculator {
     /* Whether drafters pay for their time; only where passes are measured */
     struct worth worth[MOST_DRAFTERS]; /* [n_used] */
     bool weighs;
-    uint8_t *by;           /* [n_draft] of the draft rows in order: who has drafted them, a bit each */
+    uint16_t *by;          /* [n_draft] of the draft rows in order: who has drafted them, a bit each */
     int32_t first;         /* of them */
     double pass_us, seen;  /* what the pass is estimated to take, drafting left out; positions that its rows see */
     double tokens, all_us; /* of a pass: means of n_weighed, or of the last twenty */
@@ -196,8 +197,8 @@ static int find_paths(struct speculator *sp, const struct stream *stream)
             d->path = at;
             if (sp->used[k].drafter->faint) continue;
             path[at].faint = false;
-            if (!(path[up].below >> k & 1)) path[at].by |= (uint8_t)(1 << k); /* the first is its likeliest */
-            path[up].below |= (uint8_t)(1 << k);
+            if (!(path[up].below >> k & 1)) path[at].by |= (uint16_t)(1 << k); /* the first is its likeliest */
+            path[up].below |= (uint16_t)(1 << k);
         }
     }
     return n;
@@ -385,8 +386,8 @@ static void weigh(struct speculator *sp, const struct pass *pass)
 {
     static const double gain = 0.05;
     double us = sp->pass_us, tokens = 0;
-    memset(sp->by, 0, (size_t)sp->lim.n_draft);
-    for (int i = 0; i < sp->n_mark; i++) sp->by[sp->mark[i].row - sp->first] |= (uint8_t)(1 << sp->mark[i].by);
+    memset(sp->by, 0, (size_t)sp->lim.n_draft * sizeof *sp->by);
+    for (int i = 0; i < sp->n_mark; i++) sp->by[sp->mark[i].row - sp->first] |= (uint16_t)(1 << sp->mark[i].by);
     for (int i = 0; i < pass->n_tip; i++) {
         const struct row_tip *t = &pass->tip[i];
         if (t->picked >= 0) tokens += 1 + pass->batch->row[t->taken].pos - pass->batch->row[t->row].pos;
@@ -466,6 +467,7 @@ static int check(const struct spec_settings *set, struct lutra_error *err)
 static int add_type(struct speculator *sp, int type, struct lutra_error *err)
 {
     for (int k = 0; k < TYPE_PARTS && types[type].part[k]; k++) {
+        if (k > 0 && types[type].part[k] == &drafter_mtp && !sp->lim.mtp) continue; /* auto's, where there is one */
         for (int i = 0; i < sp->n_used; i++)
             if (sp->used[i].drafter == types[type].part[k])
                 return lutra_fail(
@@ -496,8 +498,8 @@ static int choose(struct speculator *sp, struct lutra_error *err)
         int n, k = next_type(&at, &n);
         if (k < 0)
             return lutra_fail(err, LUTRA_E_UNSUPPORTED,
-                "spec_type: '%.*s' is not built (ngram-simple, suffix, siblings, calibrated, recycle, draft and auto "
-                "are, and store where a request drafts from one: --rag)",
+                "spec_type: '%.*s' is not built (ngram-simple, suffix, siblings, calibrated, recycle, draft, mtp and "
+                "auto are, and store where a request drafts from one: --rag)",
                 n < 100 ? n : 100, name);
         TRY(add_type(sp, k, err));
         model |= types[k].part[0] == &drafter_model;
@@ -516,7 +518,7 @@ static int open_all(struct speculator *sp, struct lutra_error *err)
     sp->counts = calloc((size_t)sp->lim.n_seq, sizeof *sp->counts);
     sp->path = calloc(1 + (size_t)sp->n_used * most, sizeof *sp->path);
     sp->mark = calloc((size_t)sp->lim.n_draft, (size_t)sp->n_used * sizeof *sp->mark);
-    sp->by = calloc((size_t)sp->lim.n_draft, 1);
+    sp->by = calloc((size_t)sp->lim.n_draft, sizeof *sp->by);
     if (!sp->stream || !sp->counts || !sp->node || !sp->path || !sp->mark || !sp->by)
         return lutra_fail(err, LUTRA_E_NO_MEMORY, "speculation: out of memory");
     for (size_t i = 0; i < n; i++) sp->stream[i].node = sp->node + i * most;
@@ -542,6 +544,19 @@ bool spec_settings_need_hints(const struct spec_settings *set)
     for (const char *at = spec_settings_any(set) ? set->types : ""; *at;) {
         int n, k = next_type(&at, &n);
         for (int i = 0; k >= 0 && i < TYPE_PARTS && types[k].part[i]; i++) need |= types[k].part[i]->wants_hints;
+    }
+    return need;
+}
+
+enum spec_need spec_settings_need_mtp(const struct spec_settings *set)
+{
+    enum spec_need need = SPEC_WITHOUT;
+    for (const char *at = spec_settings_any(set) ? set->types : ""; *at;) {
+        int n, k = next_type(&at, &n);
+        if (k < 0) continue;
+        if (types[k].part[0] == &drafter_mtp) return SPEC_NEEDS;
+        for (int i = 1; i < TYPE_PARTS; i++)
+            if (types[k].part[i] == &drafter_mtp) need = SPEC_TAKES;
     }
     return need;
 }

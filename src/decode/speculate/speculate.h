@@ -50,6 +50,7 @@ struct spec_model {
 struct spec_limits {
     int n_draft, n_seq, n_vocab;    /* draft rows and tips of a pass */
     const struct spec_model *model; /* borrowed; NULL: none */
+    const struct spec_model *mtp;   /* the model's own MTP block, likewise */
     const struct row_cost *cost;    /* borrowed */
     const struct clock *clock;      /* borrowed; for spec_spent_us */
 };
@@ -68,6 +69,10 @@ bool spec_settings_any(const struct spec_settings *set);
 
 /* Whether a drafter that they name lives on hints of prompts (row_tip.hints). */
 bool spec_settings_need_hints(const struct spec_settings *set);
+
+/* Whether they name the drafter of the model's MTP block, or `auto`, which takes it where there is one. */
+enum spec_need { SPEC_WITHOUT, SPEC_TAKES, SPEC_NEEDS };
+enum spec_need spec_settings_need_mtp(const struct spec_settings *set);
 
 /* Allocates all it ever needs.  LUTRA_E_UNSUPPORTED names a drafter that is not built, LUTRA_E_ARGUMENT a number out of
  * range. */
