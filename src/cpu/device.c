@@ -412,6 +412,7 @@ int cpu_device_open(
     if (!d) return lutra_fail(err, LUTRA_E_NO_MEMORY, "cpu: no memory for the device");
     cpu_kernels_init(&d->kernels, settings->isa & cpu_isa());
     d->pool = pool;
+    d->repeat = settings->repeat > 1 ? settings->repeat : 1;
     snprintf(d->name, sizeof d->name, "%s", settings->name ? settings->name : "cpu");
     d->base = (struct device){.ops = &CPU_OPS,
         .extras = &CPU_EXTRAS,

@@ -23,6 +23,7 @@ struct cpu_device_settings {
     struct device *store; /* a CPU device with the same kernels, whose prepared weights it uses; NULL: its own */
     bool async;           /* a thread of its own is the pool's caller: submit does not wait for it ... */
     int cpu;              /* ... and this processor is its */
+    int repeat;           /* products are computed so often, as if its processors were slower; 0, 1: once */
 };
 
 /* The pool is borrowed and outlives the device.  On failure *out is NULL. */

@@ -66,6 +66,7 @@ struct cpu_device {
     struct device base;
     char name[32];
     struct pool *pool;
+    int repeat;                /* of cpu_device_settings, at least 1 */
     struct cpu_driver *driver; /* the thread that runs its segments; NULL: who submits them */
     struct cpu_kernels kernels;
     struct cpu_scratch scratch;

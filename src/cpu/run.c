@@ -316,12 +316,16 @@ static bool run_instr(struct worker *w, int *i)
         ++*i;
         return true;
     }
-    if (*i + 2 < w->run->segment->n_op && cpu_run_gated(w, in, &going)) {
-        *i += 3;
-    } else {
-        going = in->run(w, in);
-        ++*i;
+    const int times = in->op->kind == OP_MATMUL ? w->run->device->repeat : 1;
+    int n_op = 1;
+    for (int k = 0; k < times && going; k++) {
+        if (k > 0 && !cpu_worker_meet(w)) return false;
+        if (*i + 2 < w->run->segment->n_op && cpu_run_gated(w, in, &going))
+            n_op = 3;
+        else
+            going = in->run(w, in);
     }
+    *i += n_op;
     return going && regroup(w, *i);
 }
 

@@ -123,13 +123,24 @@ static bool is(const char *text, const char *name, size_t n_name)
 
 /* ---- clusters of CPUs ---- */
 
+/* How often "cpu:1*3" computes its products: a slower processor, for tests.  1 without a star. */
+static int repeat_of(const char *name, size_t n_name, struct lutra_error *err)
+{
+    const char *star = memchr(name, '*', n_name);
+    if (!star) return 1;
+    if (star + 2 == name + n_name && star[1] >= '1' && star[1] <= '9') return star[1] - '0';
+    return lutra_fail(err, LUTRA_E_ARGUMENT, "device '%.*s': behind '*' stands how often products are computed, 1 to 9",
+        (int)(n_name < 60 ? n_name : 60), name);
+}
+
 /* "cpu:0-3": its processors; 0: the name is no cluster's.  Errors name it. */
 static int cluster_of(const char *name, size_t n_name, int cpu[CLUSTER_MOST], struct lutra_error *err)
 {
     int allowed[CLUSTER_MOST], n_allowed = cpu_allowed(allowed, CLUSTER_MOST);
     int shown = (int)(n_name < 60 ? n_name : 60);
     if (n_name < 5 || memcmp(name, "cpu:", 4) != 0) return 0;
-    int n = cpu_list_parse(name + 4, n_name - 4, cpu, CLUSTER_MOST);
+    const char *star = memchr(name, '*', n_name);
+    int n = cpu_list_parse(name + 4, (star ? (size_t)(star - name) : n_name) - 4, cpu, CLUSTER_MOST);
     if (!n)
         return lutra_fail(
             err, LUTRA_E_ARGUMENT, "device '%.*s': behind 'cpu:' stand processors, as 0-3 or 0-3+6", shown, name);
@@ -171,6 +182,8 @@ static int open_cluster(struct device_set *all, runtime_settings *set, const cha
     float part;
     int before = 0;
     for (int i = 0; i < all->n_device; i++) before += all->device[i]->caps.speed > 0;
+    settings.repeat = repeat_of(name, n_name, err);
+    if (settings.repeat < 0) return settings.repeat;
     TRY(split_at(set, before, &part, err));
     if (part > 0) settings.speed = part;
     TRY(find_isa(set, &settings.isa, err));

@@ -67,7 +67,7 @@ static void clusters_have_the_bits_of_one(void **state)
     static const char *const types[] = {"Q4_0", "Q8_0", "F16", "Q4_K"};
     static const struct {
         const char *device, *split;
-    } cuts[] = {{"cpu:0,cpu:1", NULL}, {"cpu:1,cpu:0", "3,1"}, {"cpu:0,cpu:1,cpu:0-1", "1,2,1"}};
+    } cuts[] = {{"cpu:0,cpu:1", NULL}, {"cpu:1,cpu:0", "3,1"}, {"cpu:0,cpu:1*3,cpu:0-1", "1,2,1"}};
     static struct heard one, several;
     (void)state;
     if (!have_two()) skip();
@@ -152,9 +152,10 @@ static void names_are_checked(void **state)
     static const struct {
         const char *device, *split, *says;
     } bad[] = {{"cpu:", NULL, "'cpu:'"}, {"cpu:x", NULL, "'cpu:x'"}, {"cpu:3-1", NULL, "'cpu:3-1'"},
-        {"cpu:0-", NULL, "'cpu:0-'"}, {"cpu:0,cpu:1023", NULL, "processor 1023"}, {"cpu,cpu:0", NULL, "all processors"},
-        {"cpu:0", "x", "split 'x'"}, {"cpu:0", "0", "split '0'"}, {"cpu:0,cpu:0", "1", "no number for cluster 2"},
-        {"cpu:0,cpu:0", "1,-2", "split '1,-2'"}};
+        {"cpu:0-", NULL, "'cpu:0-'"}, {"cpu:0*", NULL, "'cpu:0*': behind '*'"}, {"cpu:0*0", NULL, "1 to 9"},
+        {"cpu:0*33", NULL, "1 to 9"}, {"cpu:*3", NULL, "'cpu:*3'"}, {"cpu:0,cpu:1023", NULL, "processor 1023"},
+        {"cpu,cpu:0", NULL, "all processors"}, {"cpu:0", "x", "split 'x'"}, {"cpu:0", "0", "split '0'"},
+        {"cpu:0,cpu:0", "1", "no number for cluster 2"}, {"cpu:0,cpu:0", "1,-2", "split '1,-2'"}};
     (void)state;
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         struct lutra_runtime_settings rs;

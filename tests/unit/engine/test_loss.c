@@ -23,6 +23,7 @@ static struct {
     struct device_ops own;
     long calls_left; /* -1: never */
     long n_call;
+    struct ticket last; /* of what it was given */
 } failing;
 
 static bool is_alive(void)
@@ -32,18 +33,25 @@ static bool is_alive(void)
     return failing.calls_left != 0;
 }
 
+/* A device that says that it is lost does not write any more: here, since it has ended what it had begun. */
+static int be_lost(struct device *self, struct lutra_error *err)
+{
+    if (failing.last.id) failing.ops->wait(self, &failing.last, NULL);
+    return lutra_fail(err, LUTRA_E_DEVICE_LOST, "%s is gone", self->name);
+}
+
 static int fail_submit(struct device *self, const struct segment *s, const struct ticket *after, int n_after,
     struct ticket *out, struct lutra_error *err)
 {
-    if (!is_alive()) return lutra_fail(err, LUTRA_E_DEVICE_LOST, "%s is gone", self->name);
-    return failing.ops->submit(self, s, after, n_after, out, err);
+    if (!is_alive()) return be_lost(self, err);
+    int rc = failing.ops->submit(self, s, after, n_after, out, err);
+    failing.last = *out;
+    return rc;
 }
 
-/* What it has begun it ends: it may write until then. */
 static int fail_wait(struct device *self, const struct ticket *t, struct lutra_error *err)
 {
-    int rc = failing.ops->wait(self, t, err);
-    return is_alive() ? rc : lutra_fail(err, LUTRA_E_DEVICE_LOST, "%s is gone", self->name);
+    return is_alive() ? failing.ops->wait(self, t, err) : be_lost(self, err);
 }
 
 static bool fail_done(struct device *self, const struct ticket *t)
@@ -60,6 +68,7 @@ static void make_failing(struct device *d, long calls)
     failing.own.done = fail_done;
     failing.calls_left = calls;
     failing.n_call = 0;
+    failing.last = (struct ticket){0};
     d->ops = &failing.own;
 }
 
@@ -140,7 +149,7 @@ static bool lose(const char *path, int at, long call, int n, const struct answer
     static struct answer got;
     struct fixture f;
     open_clusters(&f, path);
-    struct device *d = f.rt->device[at];
+    struct device *d = f.rt->devices.device[at];
     assert_true(is_planned(&f, d));
     make_failing(d, call);
     generate(f.s, n, &got);
@@ -178,12 +187,12 @@ static void any_call_may_be_the_last(void **state)
     int n_random = getenv("LUTRA_TEST_LONG") ? RANDOM_LONG : RANDOM;
     close_clusters(&f);
     open_clusters(&f, path); /* how many calls there are */
-    make_failing(f.rt->device[1], -1);
+    make_failing(f.rt->devices.device[1], -1);
     struct answer all;
     generate(f.s, N_TOKENS, &all);
     assert_memory_equal(&want, &all, sizeof all);
     long n_call = failing.n_call;
-    f.rt->device[1]->ops = failing.ops;
+    f.rt->devices.device[1]->ops = failing.ops;
     close_clusters(&f);
     for (int i = 0; i < n_random; i++) {
         seed = seed * 1664525u + 1013904223u;
@@ -206,14 +215,14 @@ static void a_silent_cluster_is_lost(void **state)
     generate(f.s, 8, &want);
     close_clusters(&f);
     open_clusters(&f, path);
-    struct cpu_device *cpu = (struct cpu_device *)f.rt->device[1];
+    struct cpu_device *cpu = (struct cpu_device *)f.rt->devices.device[1];
     generate(f.s, 8, &got);
     assert_memory_equal(&want, &got, sizeof got);
     cpu_driver_freeze(cpu->driver, true);
     generate(f.s, 8, &got);
     assert_memory_equal(&want, &got, sizeof got);
     assert_false(is_planned(&f, &cpu->base));
-    assert_true(is_planned(&f, f.rt->device[2]));
+    assert_true(is_planned(&f, f.rt->devices.device[2]));
     assert_non_null(strstr(said, "cpu:1 is lost"));
     assert_non_null(strstr(said, "the pass that lost cpu:1 is done"));
     cpu_driver_freeze(cpu->driver, false); /* too late: it does not write into what others use now */
