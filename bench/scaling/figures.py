@@ -213,10 +213,5 @@ class Figures:
         return sum(w for w, _ in wins) / sum(n for _, n in wins)
 
 
-def width(method):
-    sizes = re.findall(r"\d+", method.split("@")[1]) if "@" in method else []
-    return math.prod(map(int, sizes))
-
-
 def load(path):
     return json.loads(path.read_text())
