@@ -14,6 +14,7 @@
 #include "engine/model_impl.h"
 #include "fuzz/fuzz.h"
 #include "make/make.h"
+#include "model/vocab.h"
 
 enum { SECONDS_PER_INPUT = 10, MAX_SEEDS = 64, MAX_PLACES = 20000, MAX_CHANGES = 4 };
 
