@@ -459,3 +459,24 @@ int pool_size(const struct pool *pool)
 {
     return pool->n_thread;
 }
+
+struct each {
+    void (*fn)(void *arg, int i);
+    void *arg;
+    int n;
+    atomic_int next;
+};
+
+static void take_each(void *arg, int ith, int nth)
+{
+    struct each *w = arg;
+    (void)ith;
+    (void)nth;
+    for (int i; (i = atomic_fetch_add(&w->next, 1)) < w->n;) w->fn(w->arg, i);
+}
+
+void pool_each(void *pool, void (*fn)(void *arg, int i), void *arg, int n)
+{
+    struct each w = {.fn = fn, .arg = arg, .n = n};
+    pool_run(pool, take_each, &w);
+}

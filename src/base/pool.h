@@ -71,4 +71,7 @@ bool pool_regroup(struct pool *pool, int *ith, int *nth, int at);
 /* 0: thread ith has been in the run from its beginning. */
 int pool_entry(const struct pool *pool, int ith);
 
+/* fn(arg, i) for i = 0 .. n - 1, whoever is free.  pool: a struct pool. */
+void pool_each(void *pool, void (*fn)(void *arg, int i), void *arg, int n);
+
 #endif

@@ -9,6 +9,7 @@
 #include "base/cpuinfo.h"
 #include "base/settings.h"
 #include "engine/model.h"
+#include "kv/kv.h"
 #include "model/vocab.h"
 #include "quant/quant.h"
 
@@ -61,7 +62,7 @@ static json_t *memory_json(const struct weights *w)
     json_object_set_new(out, "context_train", json_integer(hp->n_ctx_train));
     json_object_set_new(out, "cache_per_token_f16", json_integer(per_token));
     json_object_set_new(out, "cache_context_train_f16", json_integer(per_token * hp->n_ctx_train));
-    struct kv_settings freed = memory_cache(
+    struct kv_settings freed = kv_settings_for(
         model_ops(m), QUANT_F16, hp->n_ctx_train, (hp->n_ctx_train + KV_BLOCK - 1) / KV_BLOCK, 1, 512, 0, true);
     size_t fixed, growing = kv_growing_bytes(&freed, &fixed);
     if (fixed > 0)

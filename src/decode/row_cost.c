@@ -28,6 +28,7 @@ void row_cost_init(struct row_cost *c, double row, double seen)
     memset(c, 0, sizeof *c);
     c->row = row;
     c->seen = seen;
+    c->prompt_row_us = -1;
 }
 
 void row_cost_know(struct row_cost *c, const double us[ROW_COST_KNOTS])
@@ -126,4 +127,23 @@ int row_cost_flat(const struct row_cost *c, int known, int most)
     double over = us[1] > 1.6 * first ? (1.6 * first - us[0]) / (us[1] - us[0]) : 1;
     int n = at[0] + (int)((at[1] - at[0]) * over);
     return n < most ? n : most;
+}
+
+void row_cost_learn_prompt(struct row_cost *c, int n_prompt, int n_other, double n_seen, uint64_t us)
+{
+    enum { TELLING = 8 };
+    double more = (double)us;
+    if (n_prompt < TELLING) return;
+    if (row_cost_known(c)) more -= row_cost_of(c, n_other > 0 ? n_other : 1, n_seen);
+    more = more > 0 ? more / n_prompt : 0;
+    c->prompt_row_us = c->prompt_row_us < 0 ? more : c->prompt_row_us + (more - c->prompt_row_us) / 4;
+}
+
+double row_cost_prompt_rows(const struct row_cost *c, int n_other, double n_seen, uint64_t us, double unknown)
+{
+    double left = (double)us;
+    if (c->prompt_row_us == 0) return INFINITY;
+    if (c->prompt_row_us < 0) return unknown;
+    if (row_cost_known(c)) left -= row_cost_of(c, n_other, n_seen);
+    return left / c->prompt_row_us;
 }

@@ -25,6 +25,7 @@ struct row_cost {
     double row, seen; /* of a pass that only reads the weights: a row; a position that a row's attention reads */
     double us[ROW_COST_KNOTS]; /* measured around so many rows (row_cost.c), per counted unit; 0: not yet */
     int idle[ROW_COST_KNOTS];  /* passes since */
+    double prompt_row_us;      /* of a prompt's row beside others; < 0: not yet */
     double all_us, missed_us;  /* of all passes; by how much those of new row counts were above their estimates */
 };
 
@@ -46,6 +47,13 @@ bool row_cost_known(const struct row_cost *c);
 double row_cost_of(const struct row_cost *c, int n_row, double n_seen);
 
 void row_cost_learn(struct row_cost *c, int n_row, double n_seen, uint64_t us);
+
+/* What a pass of n_prompt rows of prompts and n_other others, which see n_seen positions, says of the former: a few
+ * rows cost what one does, and say nothing. */
+void row_cost_learn_prompt(struct row_cost *c, int n_prompt, int n_other, double n_seen, uint64_t us);
+
+/* How many rows of prompts make a pass of n_other others take about `us`; `unknown` before any were learnt. */
+double row_cost_prompt_rows(const struct row_cost *c, int n_other, double n_seen, uint64_t us, double unknown);
 
 /* How many rows a pass holds at about the cost of one (1.6 of it, as device_caps.flat_rows is meant), at most `most`;
  * `known` until passes of different sizes were measured. */

@@ -3,6 +3,25 @@
 
 #include <stddef.h>
 
+int draft_guess_check(const struct draft_guess *g, int i, int n_vocab, struct lutra_error *err)
+{
+    uint64_t at = (uint64_t)i;
+    if (g->token < 0 || g->token >= n_vocab)
+        return lutra_fail_at(
+            err, LUTRA_E_ARGUMENT, at, "draft %d: token %d is outside 0..%d", i, g->token, n_vocab - 1);
+    if (g->parent < -1 || g->parent >= i)
+        return lutra_fail_at(
+            err, LUTRA_E_ARGUMENT, at, "draft %d: parent %d is no draft before it, or -1", i, g->parent);
+    if (!(g->p >= 0 && g->p <= 1))
+        return lutra_fail_at(err, LUTRA_E_ARGUMENT, at, "draft %d: p is %g, outside 0..1", i, (double)g->p);
+    if (g->kind < 0 || g->kind > GUESS_KINDS)
+        return lutra_fail_at(err, LUTRA_E_ARGUMENT, at, "draft %d: kind %d is outside 0..%d", i, g->kind, GUESS_KINDS);
+    if (g->kind && !(g->rate > 0 && g->rate <= 1))
+        return lutra_fail_at(err, LUTRA_E_ARGUMENT, at, "draft %d: rate %g of kind %d, not above 0 and at most 1", i,
+            (double)g->rate, g->kind);
+    return 0;
+}
+
 /* ---- a pass ---- */
 
 void pass_begin(struct pass *pass, struct batch *batch, struct row_tip *tip, int n_vocab, struct row_room room)

@@ -47,6 +47,9 @@ struct draft_guess {
 
 enum { GUESS_KINDS = 24 };
 
+/* Whether guess i of somebody outside may be; LUTRA_E_ARGUMENT says what is wrong with "draft i". */
+int draft_guess_check(const struct draft_guess *g, int i, int n_vocab, struct lutra_error *err);
+
 /* A row behind which a token will be picked. */
 struct row_tip {
     int32_t row;

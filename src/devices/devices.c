@@ -336,3 +336,10 @@ void device_set_close(struct device_set *all)
     for (int i = 0; i < PLAN_DEVICES; i++) pool_close(&all->cluster[i]);
     for (int i = 0; i < 3; i++) free(all->npu_path[i]);
 }
+
+bool device_set_shares(const struct device_set *all)
+{
+    int n = 0;
+    for (int i = 0; i < all->n_device; i++) n += all->device[i]->caps.speed > 0;
+    return n > 1;
+}

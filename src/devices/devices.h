@@ -30,5 +30,7 @@ struct device_set {
 int device_set_open(struct device_set *all, const struct lutra_runtime_settings *settings, struct clock *clock,
     struct lutra_error *err);
 void device_set_close(struct device_set *all);
+/* Whether several of them share operations. */
+bool device_set_shares(const struct device_set *all);
 
 #endif

@@ -26,30 +26,9 @@ static const struct op *head_of(const lutra_session *s)
 
 /* ---- their op list ---- */
 
-/* Where it begins in the model's. */
-static int first_of(const struct op_list *list)
-{
-    int i = 0;
-    while (i < list->n_op && op_info_of(list->op[i].kind)->rows != OP_TAKES_ROWS) i++;
-    return i;
-}
-
-/* What it reads of what the pass leaves. */
-static uint64_t given_of(const struct op_list *list, int first)
-{
-    uint64_t written = 0, given = 0;
-    for (int i = first; i < list->n_op; i++) {
-        const struct op *op = &list->op[i];
-        for (int k = 0; k < op->n_in; k++) given |= (uint64_t)1 << op->in[k] & ~written;
-        for (int k = 0; k < op->n_out; k++) written |= (uint64_t)1 << op->out[k];
-    }
-    return given;
-}
-
 /* Of all rows: what wanted rows have left is of other ones. */
-static int check_given(const struct op_list *list, int first, struct lutra_error *err)
+static int check_given(const struct op_list *list, uint64_t given, struct lutra_error *err)
 {
-    uint64_t given = given_of(list, first);
     for (int v = 0; v < list->n_value; v++)
         if (given >> v & 1 && list->value[v].rows != ROWS_ALL)
             return lutra_fail(err, LUTRA_E_UNSUPPORTED, "spec_type: calibrated: value %d has no row for each token", v);
@@ -65,10 +44,9 @@ int hints_open(lutra_session *s, const struct lutra_session_settings *set, struc
     if (set->spec_shortlist < 0 || set->spec_shortlist > SHORTLIST_MOST)
         return lutra_fail(
             err, LUTRA_E_ARGUMENT, "spec_shortlist is %d, outside 0..%d", set->spec_shortlist, SHORTLIST_MOST);
-    TRY(check_given(all, first_of(all), err));
     h->list = *all;
-    h->list.n_op = all->n_op - first_of(all);
-    h->list.given = given_of(all, first_of(all));
+    h->list.n_op = all->n_op - op_list_tail(all, &h->list.given);
+    TRY(check_given(all, h->list.given, err));
     h->n_row = s->n_batch < HINT_ROWS ? s->n_batch : HINT_ROWS;
     h->n_short = set->spec_shortlist < n_vocab ? set->spec_shortlist : 0;
     h->row_bytes = head_of(s)->weight[0]->tensor.bytes / (size_t)n_vocab;
@@ -98,7 +76,7 @@ void hints_make(lutra_session *s)
         h->result[i].top_id = h->top_id + (size_t)i * ROW_TOPK;
         h->result[i].top_logit = h->top_logit + (size_t)i * ROW_TOPK;
     }
-    memcpy(h->op, all->op + first_of(all), (size_t)h->list.n_op * sizeof *h->op);
+    memcpy(h->op, all->op + all->n_op - h->list.n_op, (size_t)h->list.n_op * sizeof *h->op);
     h->list.op = h->op;
     if (h->n_short) make_head(s);
 }

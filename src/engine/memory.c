@@ -40,34 +40,6 @@ static int open_values(lutra_session *s, struct lutra_error *err)
     return 0;
 }
 
-/* States for all samples, a prompt and one more, and as many others for reuse as a GiB holds, within bounds. */
-static int n_states(struct kv_settings kv, int n_seq)
-{
-    enum { FEWEST = 4, MOST = 32 };
-    size_t each, spare;
-    kv_state_bytes(&kv, &each);
-    if (!each) return 0;
-    spare = ((size_t)1 << 30) / each;
-    return 1 + 2 * (n_seq + 2) + (spare < FEWEST ? FEWEST : spare > MOST ? MOST : (int)spare);
-}
-
-struct kv_settings memory_cache(const struct op_list *list, enum quant_type type, int n_ctx, int64_t n_block, int n_seq,
-    int n_row, int n_draft, bool free_windows)
-{
-    struct kv_settings kv = {.type = type,
-        .layer = list->layer,
-        .n_layer = list->n_layer,
-        .n_ctx = n_ctx,
-        .n_block = (int)n_block,
-        .n_seq = 2 * n_seq + SESSION_SPARE, /* samples, prompts in waiting, the caller's */
-        .n_row = n_row,
-        .n_draft = n_draft,
-        .whole = list->whole,
-        .free_windows = free_windows};
-    kv.n_state = n_states(kv, n_seq);
-    return kv;
-}
-
 /* Windows are freed where all of the cache is the CPU's. */
 static int check_windows(const lutra_session *s, struct lutra_error *err)
 {
@@ -84,7 +56,7 @@ static int open_cache(lutra_session *s, enum quant_type type, struct lutra_error
     struct device *d = s->cache_home = home_of(s, true);
     const struct op_list *list = model_ops(s->model->model);
     struct kv_settings kv =
-        memory_cache(list, type, s->n_ctx, s->n_cache / KV_BLOCK, s->n_seq, s->n_batch, s->n_draft, s->free_windows);
+        kv_settings_for(list, type, s->n_ctx, s->n_cache / KV_BLOCK, s->n_seq, s->n_batch, s->n_draft, s->free_windows);
     kv.by_block = !d->memory;
     size_t bytes = kv_bytes(&kv);
     int rc = d->memory ? d->memory->cache_alloc(d, list, bytes, &s->kv_memory, err)

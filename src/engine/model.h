@@ -61,10 +61,6 @@ int model_devices(const lutra_model *m, struct device *out[PLAN_DEVICES]);
 /* Whether one of its plans has this device. */
 bool model_uses(const lutra_model *m, const struct device *d);
 
-/* memory.c: what a session's cache of n_block blocks is opened with, but for its order. */
-struct kv_settings memory_cache(const struct op_list *list, enum quant_type type, int n_ctx, int64_t n_block, int n_seq,
-    int n_row, int n_draft, bool free_windows);
-
 /* Of a model opened by piece: prepares what n operations read and is not prepared yet; with another model nothing.
  * What was held when it fails goes with the model. */
 int model_hold(struct lutra_model *m, const struct op *op, int n, struct lutra_error *err);

@@ -215,34 +215,9 @@ static int copy_request(lutra_session *s, struct request *r, const struct lutra_
     return request_copy_sampling(s, r, set, err);
 }
 
-/* A caller's drafts may be anything. */
-static int check_draft(
-    const struct request *r, const struct row_tip *tip, const struct lutra_draft *d, int i, struct lutra_error *err)
-{
-    if (d->token < 0 || d->token >= r->n_vocab)
-        return lutra_fail_at(err, LUTRA_E_ARGUMENT, (uint64_t)i,
-            "request %d, sample %d, draft %d: token %d is outside 0..%d", r->id, tip->sample, i, d->token,
-            r->n_vocab - 1);
-    if (d->parent < -1 || d->parent >= i)
-        return lutra_fail_at(err, LUTRA_E_ARGUMENT, (uint64_t)i,
-            "request %d, sample %d, draft %d: parent %d is no draft before it, or -1", r->id, tip->sample, i,
-            d->parent);
-    if (!(d->p >= 0 && d->p <= 1))
-        return lutra_fail_at(err, LUTRA_E_ARGUMENT, (uint64_t)i,
-            "request %d, sample %d, draft %d: p is %g, outside 0..1", r->id, tip->sample, i, (double)d->p);
-    if (d->kind < 0 || d->kind > LUTRA_DRAFT_KINDS)
-        return lutra_fail_at(err, LUTRA_E_ARGUMENT, (uint64_t)i,
-            "request %d, sample %d, draft %d: kind %d is outside 0..%d", r->id, tip->sample, i, d->kind,
-            LUTRA_DRAFT_KINDS);
-    if (d->kind && !(d->rate > 0 && d->rate <= 1))
-        return lutra_fail_at(err, LUTRA_E_ARGUMENT, (uint64_t)i,
-            "request %d, sample %d, draft %d: rate %g of kind %d, not above 0 and at most 1", r->id, tip->sample, i,
-            (double)d->rate, d->kind);
-    return 0;
-}
-
 _Static_assert((int)LUTRA_DRAFT_KINDS == (int)GUESS_KINDS, "handed on as they are");
 
+/* A caller's drafts may be anything. */
 int request_guess(void *request, const struct row_tip *tip, const float *rate, int most, struct draft_guess *out)
 {
     struct request *r = request;
@@ -256,8 +231,11 @@ int request_guess(void *request, const struct row_tip *tip, const float *rate, i
         return 0;
     }
     for (int i = 0; i < n; i++) {
-        if (check_draft(r, tip, &draft[i], i, &r->failed) < 0) return 0;
+        struct lutra_error why;
         out[i] = (struct draft_guess){draft[i].token, draft[i].parent, draft[i].p, draft[i].kind, draft[i].rate};
+        if (draft_guess_check(&out[i], i, r->n_vocab, &why) == 0) continue;
+        (void)lutra_fail_at(&r->failed, why.code, why.where, "request %d, sample %d, %s", r->id, tip->sample, why.what);
+        return 0;
     }
     return n;
 }

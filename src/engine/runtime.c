@@ -22,51 +22,13 @@ void lutra_free(void *text)
 
 _Static_assert((int)TURN_DEVICES >= (int)PLAN_DEVICES, "every device has a bit in a turn's set");
 
-/* ---- parallel work ---- */
-
-struct work {
-    void (*fn)(void *arg, int i);
-    void *arg;
-    int n;
-    atomic_int next;
-};
-
-static void work_some(void *arg, int ith, int nth)
-{
-    struct work *w = arg;
-    (void)ith;
-    (void)nth;
-    for (int i; (i = atomic_fetch_add(&w->next, 1)) < w->n;) w->fn(w->arg, i);
-}
-
-void runtime_parallel(void *runtime, void (*fn)(void *arg, int i), void *arg, int n)
-{
-    struct work w = {.fn = fn, .arg = arg, .n = n};
-    pool_run(((lutra_runtime *)runtime)->devices.pool, work_some, &w);
-}
-
 /* ---- devices ---- */
-
-int runtime_devices(const lutra_runtime *rt, struct device *out[PLAN_DEVICES])
-{
-    int n = 0;
-    for (int i = 0; i < rt->devices.n_device; i++)
-        if (!atomic_load(&rt->lost[i])) out[n++] = rt->devices.device[i];
-    return n;
-}
 
 struct device *runtime_first(const lutra_runtime *rt)
 {
-    struct device *left[PLAN_DEVICES] = {rt->devices.cpu};
-    runtime_devices(rt, left);
-    return left[0];
-}
-
-bool runtime_shares(const lutra_runtime *rt)
-{
-    int n = 0;
-    for (int i = 0; i < rt->devices.n_device; i++) n += rt->devices.device[i]->caps.speed > 0;
-    return n > 1;
+    for (int i = 0; i < rt->devices.n_device; i++)
+        if (!atomic_load(&rt->lost[i])) return rt->devices.device[i];
+    return rt->devices.cpu;
 }
 
 /* ---- a runtime ---- */

@@ -31,11 +31,5 @@ struct lutra_runtime {
 
 /* The first device that is not lost. */
 struct device *runtime_first(const lutra_runtime *rt);
-/* Those that are left, in order; returns how many. */
-int runtime_devices(const lutra_runtime *rt, struct device *out[PLAN_DEVICES]);
-/* Whether several of its devices share operations. */
-bool runtime_shares(const lutra_runtime *rt);
-/* fn(arg, i) for i = 0..n-1 on its threads. */
-void runtime_parallel(void *runtime, void (*fn)(void *arg, int i), void *arg, int n);
 
 #endif

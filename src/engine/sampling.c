@@ -84,30 +84,10 @@ static const struct {
     {"general.sampling.mirostat_eta", IS_FLOAT, offsetof(struct lutra_sampling, mirostat_eta)},
 };
 
-/* A number of either kind, or one written as text: files have all three. */
-static bool read_number(const struct weights_kv *kv, double *out)
-{
-    int64_t whole;
-    char text[32], *end;
-    if (kv->kind == WEIGHTS_ARRAY) return false;
-    if (kv->kind != WEIGHTS_STRING) {
-        if (weights_kv_f64(kv, 0, out)) return true;
-        if (!weights_kv_i64(kv, 0, &whole)) return false;
-        *out = (double)whole;
-        return true;
-    }
-    struct weights_str s = weights_kv_str(kv, 0);
-    if (s.n == 0 || s.n >= sizeof text) return false;
-    memcpy(text, s.s, s.n);
-    text[s.n] = 0;
-    *out = strtod(text, &end);
-    return *end == 0;
-}
-
 static bool read_setting(const struct weights_kv *kv, enum setting_kind kind, void *out)
 {
     double x;
-    if (!read_number(kv, &x) || !(fabs(x) <= 1e9) || (kind == IS_INT && x != floor(x))) return false;
+    if (!weights_kv_number(kv, &x) || !(fabs(x) <= 1e9) || (kind == IS_INT && x != floor(x))) return false;
     if (kind == IS_INT)
         *(int *)out = (int)x;
     else

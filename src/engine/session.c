@@ -28,7 +28,7 @@ static int choose_sizes(
     const struct hparams *hp = model_hparams(s->model->model);
     const struct op_list *list = model_ops(s->model->model);
     struct kv_settings kv =
-        memory_cache(list, type, KV_BLOCK, INT32_MAX / KV_BLOCK, s->n_seq, set->n_batch, 0, s->free_windows);
+        kv_settings_for(list, type, KV_BLOCK, INT32_MAX / KV_BLOCK, s->n_seq, set->n_batch, 0, s->free_windows);
     size_t fixed, states = kv_state_bytes(&kv, NULL);
     uint64_t per_token = kv_growing_bytes(&kv, &fixed);
     fixed = LUTRA_ADD_OVERFLOWS(fixed, states, &fixed) ? SIZE_MAX : fixed;
@@ -160,7 +160,7 @@ static int take_arrays(lutra_session *s, size_t *sum, struct lutra_error *err)
     TAKE(s->top_id, n_out * ROW_TOPK);
     TAKE(s->top_logit, n_out * ROW_TOPK);
     TAKE(s->listed_logit, n_out * ROW_LISTED);
-    if (runtime_shares(s->model->runtime)) {
+    if (device_set_shares(&s->model->runtime->devices)) {
         size_t rows = (size_t)(s->n_out > s->hints.n_row ? s->n_out : s->hints.n_row);
         TAKE(s->head.part, rows * (size_t)head_units(list->n_vocab));
         TAKE(s->head.top, rows * HEAD_SHARES);
@@ -172,7 +172,7 @@ static int take_arrays(lutra_session *s, size_t *sum, struct lutra_error *err)
     TAKE(tokens, n_text);
     TAKE(holds, hold * (size_t)s->n_seq);
     TAKE(hints, s->hints.n_row ? n_text : 0);
-    TAKE(s->way, 2 * s->n_seq + SESSION_SPARE);
+    TAKE(s->way, 2 * s->n_seq + KV_SPARE);
     TAKE(s->kept_hints, s->hints.n_row ? s->n_cache : 0);
     if (!s->hints.n_row) s->kept_hints = NULL;
     TRY(take_hints(s, sum, err));
@@ -280,7 +280,6 @@ static int open_all(lutra_session *s, const struct lutra_session_settings *set, 
     s->free_windows = set->free_windows;
     TRY(read_experiment(s, set, err));
     s->prompt_us = set->prompt_us;
-    s->prompt_row_us = -1;
     TRY(choose_sizes(s, set, type, err));
     struct device_caps caps = plan_caps(&s->model->plan);
     if (caps.f16_cache && type != QUANT_F16)
@@ -447,18 +446,6 @@ static int list_results(lutra_session *s, struct lutra_error *err)
     return 0;
 }
 
-/* What a row of a prompt costs beside the others of its pass; a few rows cost what one does, and say nothing. */
-static void learn_prompt(lutra_session *s, int n_prompt, double seen, uint64_t us)
-{
-    enum { TELLING = 8 };
-    int n_other = s->batch.n_row - n_prompt;
-    double more = (double)us;
-    if (n_prompt < TELLING) return;
-    if (row_cost_known(&s->cost)) more -= row_cost_of(&s->cost, n_other > 0 ? n_other : 1, seen);
-    more = more > 0 ? more / n_prompt : 0;
-    s->prompt_row_us = s->prompt_row_us < 0 ? more : s->prompt_row_us + (more - s->prompt_row_us) / 4;
-}
-
 static void account(lutra_session *s, const struct step *step, uint64_t us)
 {
     struct demand sum;
@@ -486,7 +473,7 @@ static void account(lutra_session *s, const struct step *step, uint64_t us)
     s->stats.cache_bytes += kv_view_read_bytes(step->kv, n_row);
     s->stats.mac += sum.mac;
     *(n_prompt ? &s->stats.prompt_us : &s->stats.decode_us) += us;
-    if (n_prompt) learn_prompt(s, n_prompt, seen_other, us);
+    if (n_prompt) row_cost_learn_prompt(&s->cost, n_prompt, n_row - n_prompt, seen_other, us);
     if (n_prompt || s->fixed_cost > 0) return;
     row_cost_learn(&s->cost, n_row, seen, us);
     s->n_cost++;
@@ -631,12 +618,27 @@ static int begin(lutra_session *s, int n_row, struct kv_view *view, struct lutra
     return kv_step_begin(s->kv, &s->batch, view, err);
 }
 
+/* The error names the position and, where the file has a value that is no number, the tensor it is in. */
+static int check_numbers(const lutra_session *s, struct lutra_error *err)
+{
+    const struct op_list *list = model_ops(s->model->model);
+    for (int i = 0; i < s->n_result; i++) {
+        const struct row *row = &s->batch.row[s->result[i].row];
+        if (row_result_is_number(&s->result[i], row->want, list->n_vocab, list->d_model)) continue;
+        const char *name = weights_not_finite(s->model->weights);
+        return lutra_fail_at(err, LUTRA_E_INTERNAL, (uint64_t)row->pos,
+            "%s: what the model predicts at position %d is not a number%s%s%s", weights_path(s->model->weights),
+            row->pos, name ? "; the tensor '" : "", name ? name : "", name ? "' holds NaN or infinity" : "");
+    }
+    return 0;
+}
+
 int session_forward(lutra_session *s, int n_row, bool numbers, struct lutra_error *err)
 {
     struct kv_view view;
     TRY(begin(s, n_row, &view, err));
     int rc = run(s, &view, err);
-    if (rc == 0 && numbers) rc = session_check_numbers(s, err);
+    if (rc == 0 && numbers) rc = check_numbers(s, err);
     kv_step_end(s->kv, &s->batch, rc == 0);
     if (rc < 0) s->batch.n_row = s->n_result = 0;
     return rc;

@@ -23,7 +23,7 @@
 struct draft_model;
 struct mtp;
 
-enum { SESSION_STOP_BYTES = 512 /* longest stop string */, SESSION_BIAS = 4096, SESSION_SPARE = 4 /* sequences */ };
+enum { SESSION_STOP_BYTES = 512 /* longest stop string */, SESSION_BIAS = 4096 };
 
 /* A sequence with more than its last token to evaluate: a request's prompt, or a sample that had lost its room. */
 struct text_way {
@@ -107,7 +107,6 @@ struct lutra_session {
         int n_underutilized; /* as in lutra_stats */
     } of_pass;
     uint64_t prompt_us;   /* lutra_session_settings */
-    double prompt_row_us; /* of a prompt's row, as measured; < 0: not yet */
     float fixed_cost;     /* of a row, in passes of one: nothing is measured; 0: none */
     uint64_t *row_domain; /* [n_batch] pass.domain */
     int32_t *out_row;
@@ -138,7 +137,7 @@ struct lutra_session {
     struct request *first, *last; /* taken in, oldest first; links change under the inbox lock only */
     struct inbox inbox;
     int n_queue;          /* requests that may wait to begin */
-    struct text_way *way; /* [n_way <= 2 n_seq + SESSION_SPARE] texts under way */
+    struct text_way *way; /* [n_way <= 2 n_seq + KV_SPARE] texts under way */
     int n_way;
     struct row_hints *kept_hints; /* [n_block][KV_BLOCK] behind the tokens of each block; NULL: the session has none */
 };
@@ -178,8 +177,6 @@ void mtp_close(struct mtp **d);
 struct spec_model mtp_face(struct mtp *d);
 uint64_t mtp_bytes(const struct mtp *d);
 
-/* finite.c: LUTRA_E_INTERNAL where a result of the pass is no number; names the position and a weight that is none. */
-int session_check_numbers(const lutra_session *s, struct lutra_error *err);
 /* Adds the sources that every session has. */
 void sources_open(lutra_session *s);
 /* What the last pass left for a row; NULL: it wanted nothing. */

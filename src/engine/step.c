@@ -151,11 +151,10 @@ static int least_rows(const lutra_session *s)
 static int prompt_rows(const lutra_session *s, const struct pass *pass)
 {
     int least = least_rows(s), room = pass->left.rows;
-    double seen = 0, us = (double)s->prompt_us, n = KV_BLOCK;
-    if (pass->n_tip == 0 || !s->prompt_us || s->prompt_row_us == 0) return room;
+    double seen = 0;
+    if (pass->n_tip == 0 || !s->prompt_us) return room;
     for (int i = 0; i < pass->batch->n_row; i++) seen += pass->batch->row[i].pos + 1;
-    if (row_cost_known(&s->cost)) us -= row_cost_of(&s->cost, pass->batch->n_row, seen);
-    if (s->prompt_row_us > 0) n = us / s->prompt_row_us;
+    double n = row_cost_prompt_rows(&s->cost, pass->batch->n_row, seen, s->prompt_us, KV_BLOCK);
     if (n > room) n = room;
     return n > least ? (int)n : least < room ? least : room;
 }

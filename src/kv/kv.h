@@ -57,6 +57,13 @@ struct kv_settings {
     uint8_t *state;    /* kv_state_bytes(), zero, 64-byte aligned, borrowed until kv_close; or NULL */
 };
 
+/* Sequences beside those of n_seq samples and their prompts. */
+enum { KV_SPARE = 4 };
+
+/* Settings for n_seq samples, their prompts and KV_SPARE more, in n_block blocks: all but order and memory. */
+struct kv_settings kv_settings_for(const struct op_list *list, enum quant_type type, int n_ctx, int64_t n_block,
+    int n_seq, int n_row, int n_draft, bool free_windows);
+
 /* Bytes of K/V memory (pool and draft scratch) that kv_open wants in its buffer; 0 on overflow. */
 size_t kv_bytes(const struct kv_settings *settings);
 

@@ -11,6 +11,7 @@
 #ifndef LUTRA_OPS_BATCH_H
 #define LUTRA_OPS_BATCH_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "base/status.h"
@@ -87,5 +88,8 @@ void row_hints_of(const struct row_result *r, struct row_hints *out);
 /* How many of the next n rows of a prompt, from position pos on, go into a batch with room for `room` more, so that no
  * whole block of `bulk` positions is cut.  0: wait for the next batch. */
 int batch_fit(int bulk, int pos, int n, int room);
+
+/* Whether what a row wanted is a number: a score made of anything else would look like one. */
+bool row_result_is_number(const struct row_result *r, uint32_t want, int n_vocab, int d_model);
 
 #endif

@@ -136,3 +136,17 @@ bool op_uses_cache(const struct op_list *list, const struct op *op, int layer)
     const struct op_info *info = op_info_of(op->kind);
     return (info->reads_cache || info->writes_cache) && list->layer[op->layer].cache == layer;
 }
+
+int op_list_tail(const struct op_list *list, uint64_t *given)
+{
+    int first = 0;
+    uint64_t written = 0;
+    while (first < list->n_op && op_info_of(list->op[first].kind)->rows != OP_TAKES_ROWS) first++;
+    *given = 0;
+    for (int i = first; i < list->n_op; i++) {
+        const struct op *op = &list->op[i];
+        for (int k = 0; k < op->n_in; k++) *given |= (uint64_t)1 << op->in[k] & ~written;
+        for (int k = 0; k < op->n_out; k++) written |= (uint64_t)1 << op->out[k];
+    }
+    return first;
+}

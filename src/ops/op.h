@@ -219,4 +219,7 @@ bool op_uses_cache(const struct op_list *list, const struct op *op, int layer);
  * operation. */
 int op_list_check(const struct op_list *list, struct lutra_error *err);
 
+/* The operations from the first that takes wanted rows on; *given: the values that they read and do not write. */
+int op_list_tail(const struct op_list *list, uint64_t *given);
+
 #endif

@@ -79,7 +79,7 @@ static int add_inputs(void *user, const struct op *op, const float *x, int n_row
     if (!wanted) return 0;
     if (!c->h) c->h = calloc((size_t)n_in * (size_t)n_in, sizeof *c->h);
     if (!c->h) return no_memory(err);
-    const struct quant_parallel on = {runtime_parallel, c->model->runtime};
+    const struct quant_parallel on = {pool_each, c->model->runtime->devices.pool};
     quant_gram(c->h, (size_t)n_in, NULL, x, (size_t)n_in, (size_t)n_in, (size_t)n_row, 1, &on);
     return 0;
 }
@@ -103,7 +103,7 @@ static int open_gptq(
 {
     int rc = LUTRA_E_ARGUMENT;
     double damp = 0.01;
-    const struct quant_parallel on = {runtime_parallel, c->model->runtime};
+    const struct quant_parallel on = {pool_each, c->model->runtime->devices.pool};
     for (int i = 0; i < 4 && rc == LUTRA_E_ARGUMENT; i++, damp *= 10)
         rc = quant_gptq_open(g, block, c->h, n_in, damp, &on, err);
     if (rc != LUTRA_E_ARGUMENT) return rc;

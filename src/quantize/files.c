@@ -217,8 +217,8 @@ int lutra_quantize(lutra_runtime *runtime, const char *in_path, const char *out_
     q.leave_output = set.leave_output_tensor;
     q.dry_run = set.dry_run;
     TRY(weights_zeros_named(set.zeros, &q.zeros, err));
-    q.parallel = runtime_parallel;
-    q.parallel_user = runtime;
+    q.parallel = pool_each;
+    q.parallel_user = runtime->devices.pool;
     q.progress = files_report;
     q.progress_user = &progress;
     q.log = set.log;

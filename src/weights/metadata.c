@@ -6,6 +6,7 @@
 
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 static const char *const kind_names[] = {
@@ -346,4 +347,23 @@ int weights_copy_f32(
     TRY(get_for_copy(w, key, n_max, n, &kv, err));
     for (uint64_t i = 0; out && i < kv->n; i++) TRY(element_f32(w, kv, i, &out[i], err));
     return 0;
+}
+
+bool weights_kv_number(const struct weights_kv *kv, double *out)
+{
+    int64_t whole;
+    char text[32], *end;
+    if (kv->kind == WEIGHTS_ARRAY) return false;
+    if (kv->kind != WEIGHTS_STRING) {
+        if (weights_kv_f64(kv, 0, out)) return true;
+        if (!weights_kv_i64(kv, 0, &whole)) return false;
+        *out = (double)whole;
+        return true;
+    }
+    struct weights_str s = weights_kv_str(kv, 0);
+    if (s.n == 0 || s.n >= sizeof text) return false;
+    memcpy(text, s.s, s.n);
+    text[s.n] = 0;
+    *out = strtod(text, &end);
+    return *end == 0;
 }

@@ -185,4 +185,7 @@ int weights_copy_f32(
 /* The first tensor of the file with a value that is no number; NULL: none, or out of memory. */
 const char *weights_not_finite(const struct weights *w);
 
+/* A number of either kind, or one written as text: files have all three.  False: it is none. */
+bool weights_kv_number(const struct weights_kv *kv, double *out);
+
 #endif
