@@ -356,9 +356,9 @@ void lutra_session_close(lutra_session **session)
     atomic_fetch_sub(&s->model->n_user, 1);
     packed_costs_write(s);
     for (int i = 0; s->sample && i < s->n_seq; i++) text_stream_close(&s->sample[i].stream);
+    mtp_close(&s->mtp); /* takes its source out of the list, which the speculator's is in */
     speculator_close(&s->speculator);
     draft_model_close(&s->draft_model);
-    mtp_close(&s->mtp);
     if (timeline_close(&s->timeline, &why) < 0)
         log_line(&s->model->runtime->log, LUTRA_LOG_WARN, "timeline: %s", why.what);
     sampler_close(&s->sampler);
