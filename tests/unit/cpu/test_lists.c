@@ -12,10 +12,11 @@
 
 #include "base/cpuinfo.h"
 #include "cpu/device.h"
+#include "sanitized.h"
 #include "unit/ops/near.h"
 #include "unit/ops/ref_run.h"
 
-enum { LISTS = 60 };
+enum { LISTS = SANITIZED ? 20 : 60 };
 
 /* What a recurrent operation leaves beside values: states, and drafts' inputs bit for bit. */
 static void compare_states(struct random_list *r, const uint8_t *want, uint32_t seed)

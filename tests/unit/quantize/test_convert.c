@@ -15,6 +15,7 @@
 #include "unit/weights/build.h"
 #include "quantize/convert.h"
 #include "make/make.h"
+#include "sanitized.h"
 #include "quantize/mix.h"
 
 static struct lutra_error err;
@@ -51,7 +52,7 @@ static void matrices_change_and_vectors_stay(void **state)
     const char *in = make("in.gguf", "tiny-qwen3", QUANT_F16);
     struct weights *from;
     assert_int_equal(weights_open(&from, in, NULL), 0);
-    for (size_t i = 0; quant_info_at(i); i++) {
+    for (size_t i = 0; quant_info_at(i); i += SANITIZED ? 3 : 1) {
         struct weights_quantize_settings s = weights_quantize_default();
         s.mix = weights_mix_of(quant_info_at(i)->type);
         s.pure = true;
