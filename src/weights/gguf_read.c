@@ -364,6 +364,7 @@ static int take_shape(struct cursor *c, struct tensor *t, uint32_t n_dim, uint64
     TRY(check_type(c, t->name, type));
     t->type = (enum quant_type)type;
     t->n_dim = (int)n_dim;
+    while (t->n_dim > 2 && dim[t->n_dim - 1] == 1) t->n_dim--; /* some writers give every matrix four dimensions */
     for (int i = 0; i < 4; i++) {
         /* The element count must be an int64 too: others multiply ne[]. */
         if (LUTRA_MUL_OVERFLOWS(rows, dim[i], &rows) || rows > INT64_MAX)

@@ -286,6 +286,25 @@ static void tensor_types(void **state)
     expect(LUTRA_E_UNSUPPORTED, "unknown type 4294967295");
 }
 
+/* A last dimension of 1 behind the second says nothing. */
+static void matrices_may_be_written_with_four_dimensions(void **state)
+{
+    static const uint64_t shapes[][4] = {{64, 2, 1, 1}, {64, 1, 1, 1}, {64, 2, 3, 1}, {64, 2, 1, 3}};
+    static const int n_dim[] = {2, 2, 3, 4};
+    (void)state;
+    for (int i = 0; i < 4; i++) {
+        struct weights *w;
+        one_tensor(4, shapes[i], 0, 0, 4096);
+        save(in_folder("four.gguf"), f.b, f.n);
+        assert_int_equal(weights_open(&w, in_folder("four.gguf"), NULL), 0);
+        const struct tensor *t = weights_tensor_find(w, "w");
+        assert_int_equal(t->n_dim, n_dim[i]);
+        for (int k = 0; k < 4; k++) assert_int_equal(t->ne[k], shapes[i][k]);
+        weights_close(&w);
+        f.n = 0;
+    }
+}
+
 static void tensor_shapes(void **state)
 {
     (void)state;
@@ -493,6 +512,7 @@ int main(void)
         cmocka_unit_test(arrays),
         cmocka_unit_test(alignments),
         cmocka_unit_test(tensor_types),
+        cmocka_unit_test(matrices_may_be_written_with_four_dimensions),
         cmocka_unit_test(tensor_shapes),
         cmocka_unit_test(tensor_places),
         cmocka_unit_test(every_truncation_fails),
