@@ -301,7 +301,7 @@ static void feed(uint64_t *dice, struct exchange *x, const struct served *m, con
         ask_init(a, json);
         a->set.reasoning_budget = -1;
         x->route->dialect->read(a, &p);
-        if (!p.status && a->searches) search_prepare(a, m, &p);
+        if (!p.status && a->searches) search_prepare(a, m, NULL, &p);
         if (!p.status && !a->nothing) ask_prepare(a, m, NULL, &p);
     }
     if (p.status) {
