@@ -170,7 +170,6 @@ static json_t *scaling(const struct weights *w)
 
 static void put_rope(const struct weights *w, const struct hf_form *form, json_t *o)
 {
-    json_t *s = scaling(w);
     double base = number(w, "rope.freq_base", 10000),
            part = number(w, "rope.dimension_count", 0) / number(w, "attention.key_length", 1);
     if (is_arch(w, "gemma4")) {
@@ -180,6 +179,7 @@ static void put_rope(const struct weights *w, const struct hf_form *form, json_t
                 "rope_theta", number(w, "rope.freq_base_swa", 0)));
         return;
     }
+    json_t *s = scaling(w);
     if (!form->rope_v5) {
         put_real(o, "rope_theta", base);
         if (s) json_object_set_new(o, "rope_scaling", s);
