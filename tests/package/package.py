@@ -179,7 +179,7 @@ def says_why_not(lutra):
 def without_sqlite(folder):
     """This build's program, linked anew with what stands for the room rag where there is no SQLite."""
     room = folder / "store_none.o"
-    run(CC, "-std=c11", *WARN, f"-I{SOURCE}/include", f"-I{SOURCE}/src", "-c", SOURCE / "src/rag/store_none.c", "-o",
+    run(CC, "-std=c11", *WARN, "-Wno-unused-parameter", f"-I{SOURCE}/include", f"-I{SOURCE}/src", "-c", SOURCE / "src/rag/store_none.c", "-o",
         room)
     link = run("ninja", "-C", BUILD, "-t", "commands", "-s", "lutra").strip().split("\n")[-1]
     link, n_out = re.subn(r" -o lutra ", f" -o {folder}/lutra ", link)
@@ -253,7 +253,8 @@ def build_library(folder, include):
     """liblutra.so.0 with the engine and the rooms above it compiled against other headers; those below do not see
     them, and none of rag is wanted."""
     rooms = [p for p in sorted(BUILD.glob("liblutra_*.a")) if p.name != "liblutra_engine.a"]  # kernels of quantize, too
-    sources = [p for room in ("engine", "search", "quantize", "make") for p in sorted((SOURCE / "src" / room).glob("*.c"))]
+    seeing = ("devices", "engine", "chat", "embed", "beside", "search", "quantize", "make")
+    sources = [p for room in seeing for p in sorted((SOURCE / "src" / room).glob("*.c")) if p.name != "none.c"]
     libraries = run("pkg-config", "--libs", "jansson", "libpcre2-8", "libutf8proc").split()
     folder.mkdir()
     run(CC, "-std=c11", "-O0", "-g", "-fPIC", "-shared", "-fvisibility=hidden", "-D_GNU_SOURCE", "-Werror", "-pthread",
