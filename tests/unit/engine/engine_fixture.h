@@ -138,6 +138,13 @@ static inline void fixture_everywhere(void (*check)(const struct where *where))
     }
 }
 
+/* A tiny shape with logits: encoders and rankers have none. */
+static inline bool is_tiny_generator(const char *shape)
+{
+    return !strncmp(shape, "tiny-", 5) && !strstr(shape, "bert") && !strstr(shape, "embedding") &&
+           !strstr(shape, "rank");
+}
+
 static inline void fixture_session(struct fixture *f, int n_seq, int n_ctx)
 {
     struct lutra_session_settings ss;
