@@ -125,7 +125,7 @@ int judge_open(struct judge *j, const struct judge_options *o, struct engine *e,
         if (engine_open_model(e, &j->model, o->prm, &settings, false, &err) < 0) return fail_with(&err);
     }
     struct lutra_model_info info;
-    lutra_model_info(j->model, &info, sizeof info);
+    lutra_model_info_get(j->model, &info, sizeof info);
     const char *text = o->mark ? o->mark : info.step_mark;
     if (text && tokenize(j->model, text, strlen(text), LUTRA_PARSE_SPECIAL, &mark, &err) < 0) return fail_with(&err);
     j->n_mark = mark.n;

@@ -366,7 +366,7 @@ int engine_open(struct engine *e, const struct engine_options *opts, bool vocab_
     model_options_free(&model);
     if (rc < 0) return fail_with(&err);
     e->load_us = now_us() - start;
-    lutra_model_info(e->model, &e->info, sizeof e->info);
+    lutra_model_info_get(e->model, &e->info, sizeof e->info);
     return 0;
 }
 

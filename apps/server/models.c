@@ -93,7 +93,7 @@ static int open_file(struct served *m, struct lutra_error *err)
     pthread_mutex_unlock(&s->open_lock);
     pthread_mutex_lock(&s->model_lock);
     if (rc == 0) {
-        lutra_model_info(m->loaded.model, &m->info, sizeof m->info);
+        lutra_model_info_get(m->loaded.model, &m->info, sizeof m->info);
         lutra_session_sizes(m->loaded.session, &m->n_ctx, NULL, NULL);
     } else {
         m->loaded = (struct server_loaded){0};

@@ -102,7 +102,7 @@ static void open_all(struct dump *d, int n_ctx, lutra_runtime **rt)
     if (lutra_runtime_open(rt, &rs, &err) < 0 || lutra_model_open(&d->lm, *rt, d->model, NULL, &err) < 0 ||
         lutra_session_open(&d->s, d->lm, &ss, &err) < 0)
         die("cannot open", err.what);
-    lutra_model_info(d->lm, &info, sizeof info);
+    lutra_model_info_get(d->lm, &info, sizeof info);
     d->n_vocab = info.n_vocab;
 }
 

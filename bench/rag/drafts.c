@@ -101,7 +101,7 @@ int main(int argc, char **argv)
             (now_us(PROCESSOR) - processor) * 1e-3, i ? "" : " (the first time: files may be made)");
     }
     struct lutra_drafts_stats st;
-    lutra_drafts_stats(drafts, &st, sizeof st);
+    lutra_drafts_stats_get(drafts, &st, sizeof st);
     printf("%lld texts, %lld tokens, %d segments, %.2f bytes a token\n", (long long)st.n_text, (long long)st.n_tok,
         st.n_segment, (double)st.segment_bytes / (double)st.n_tok);
     if (segments_open(&segments, store, model, NULL, NULL, &err) < 0 || segments.n == 0) goto fail;

@@ -465,7 +465,7 @@ int main(int argc, char **argv)
     }
     OK(lutra_runtime_open(&b->rt, &rs, &b->err));
     OK(lutra_model_open(&b->model, b->rt, model, NULL, &b->err));
-    lutra_model_info(b->model, &info, sizeof info);
+    lutra_model_info_get(b->model, &info, sizeof info);
     b->n_vocab = info.n_vocab;
     ss.n_seq = ROWS_MOST;
     ss.n_ctx = (b->depth > PROMPT + b->n_tok ? b->depth : PROMPT + b->n_tok) + ROWS_MOST;

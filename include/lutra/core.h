@@ -169,7 +169,7 @@ struct lutra_model_info {
     bool encoder;          /* makes vectors of whole texts (lutra_embed, lutra_rerank) and writes none */
     bool ranks;            /* has a head that says how well a document answers a query (lutra_rerank) */
 };
-LUTRA_API void lutra_model_info(const lutra_model *model, struct lutra_model_info *info, size_t size);
+LUTRA_API void lutra_model_info_get(const lutra_model *model, struct lutra_model_info *info, size_t size);
 
 /* The i-th key of the file's metadata, in its order; NULL past the last.  Of the model. */
 LUTRA_API const char *lutra_model_meta_key(const lutra_model *model, int i);

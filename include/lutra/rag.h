@@ -101,7 +101,7 @@ struct lutra_store_stats {
     uint64_t token_bytes; /* of the files beside it that drafts come from, of all vocabularies */
     uint64_t hint_bytes;  /* in the file: what models held likely in chunks that they have read (lutra_recall_save()) */
 };
-LUTRA_API int lutra_store_stats(
+LUTRA_API int lutra_store_stats_get(
     lutra_store *store, struct lutra_store_stats *stats, size_t size, struct lutra_error *err);
 
 /* Builds the index anew and writes the files without gaps: nothing of what was removed is left in them.  LUTRA_E_BUSY
@@ -209,7 +209,7 @@ struct lutra_drafts_stats {
     int n_segment;          /* sorted parts that are looked through one by one */
     uint64_t segment_bytes; /* of files, or memory */
 };
-LUTRA_API void lutra_drafts_stats(const lutra_drafts *drafts, struct lutra_drafts_stats *stats, size_t size);
+LUTRA_API void lutra_drafts_stats_get(const lutra_drafts *drafts, struct lutra_drafts_stats *stats, size_t size);
 
 /* ---- hints ------------------------------------------------------------------------------------------------------ */
 

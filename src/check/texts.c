@@ -228,7 +228,7 @@ int check_texts(struct checker *c, lutra_model *model, lutra_session *session, s
 {
     struct texts t = {.c = c, .model = model, .session = session};
     int n_text = 0;
-    lutra_model_info(model, &t.info, sizeof t.info);
+    lutra_model_info_get(model, &t.info, sizeof t.info);
     TRY((t.info.encoder ? check_vectors : check_replies)(&t, err));
     TRY(check_round_trips(&t, &n_text, err));
     check_template(&t);

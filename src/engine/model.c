@@ -392,7 +392,7 @@ bool model_ranks(const lutra_model *m)
     return m->model && model_hparams(m->model)->pooling == POOLING_RANK && model_value_head(m->model)->n_class > 0;
 }
 
-void lutra_model_info(const lutra_model *m, struct lutra_model_info *info, size_t size)
+void lutra_model_info_get(const lutra_model *m, struct lutra_model_info *info, size_t size)
 {
     if (!m) {
         settings_fill(info, size,

@@ -425,7 +425,7 @@ static int read_text(struct budget *b, struct lutra_error *err)
     const struct lutra_quantize_settings *set = b->set;
     int n, n_all;
     struct lutra_model_info info;
-    lutra_model_info(b->model, &info, sizeof info);
+    lutra_model_info_get(b->model, &info, sizeof info);
     b->n_ctx = set->calibration_ctx;
     TRY(lutra_tokenize(b->model, set->calibration, set->n_calibration_bytes, LUTRA_ADD_SPECIAL, NULL, 0, &n, err));
     b->ids = malloc(((size_t)n + 1) * sizeof *b->ids);

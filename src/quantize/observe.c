@@ -150,7 +150,7 @@ int observe_run(lutra_session *s, const int32_t *ids, int n_chunk, const struct 
         .n_chunk = n_chunk,
         .n_row = n_ctx};
     int32_t seq;
-    lutra_model_info(model, &w.info, sizeof w.info);
+    lutra_model_info_get(model, &w.info, sizeof w.info);
     TRY(lutra_seq_open(s, n_ctx, &seq, err));
     int rc = walk(&w, seq, err);
     lutra_seq_close(s, seq);

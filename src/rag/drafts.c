@@ -245,7 +245,7 @@ int lutra_drafts_likely(const lutra_drafts *d, int32_t *token, int n_max, struct
     return n;
 }
 
-void lutra_drafts_stats(const lutra_drafts *drafts, struct lutra_drafts_stats *stats, size_t size)
+void lutra_drafts_stats_get(const lutra_drafts *drafts, struct lutra_drafts_stats *stats, size_t size)
 {
     const struct segments *s = &drafts->segments;
     struct lutra_drafts_stats own = {

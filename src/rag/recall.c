@@ -118,7 +118,7 @@ static int read_rows(lutra_recall *r, const lutra_model *model, struct lutra_err
 {
     sqlite3_stmt *stmt = NULL;
     struct lutra_model_info info;
-    lutra_model_info(model, &info, sizeof info);
+    lutra_model_info_get(model, &info, sizeof info);
     int rc = sql_prepare(r->store, &stmt, "SELECT hints FROM hint WHERE chunk=?1 AND model=?2", err);
     for (int i = 0; i < r->n_place && rc >= 0; i++) {
         sqlite3_bind_int64(stmt, 1, r->place[i].chunk);

@@ -370,7 +370,7 @@ int segments_open(struct segments *s, lutra_store *store, const lutra_model *mod
     struct lutra_model_info info;
     *s = (struct segments){0};
     if (!y) return no_memory(store, err);
-    lutra_model_info(model, &info, sizeof info);
+    lutra_model_info_get(model, &info, sizeof info);
     *y = (struct sync){.store = store,
         .model = model,
         .n_vocab = info.n_vocab,

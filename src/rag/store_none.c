@@ -26,7 +26,7 @@ ABSENT(lutra_store_holds(lutra_store *store, const struct lutra_document *docume
 ABSENT(lutra_store_remove(lutra_store *store, const char *name, int64_t *n_removed, struct lutra_error *err))
 ABSENT(lutra_store_list(lutra_store *store, int (*fn)(void *user, const struct lutra_stored *document), void *user,
     struct lutra_error *err))
-ABSENT(lutra_store_stats(lutra_store *store, struct lutra_store_stats *stats, size_t size, struct lutra_error *err))
+ABSENT(lutra_store_stats_get(lutra_store *store, struct lutra_store_stats *stats, size_t size, struct lutra_error *err))
 ABSENT(lutra_store_compact(lutra_store *store, lutra_progress_fn progress, void *progress_user,
     struct lutra_error *err))
 ABSENT(lutra_store_check(lutra_store *store, struct lutra_error *err))
@@ -59,7 +59,7 @@ ABSENT_VALUE(, void lutra_recall_take(lutra_recall *recall, int first, const str
 ABSENT(lutra_recall_save(lutra_recall *recall, struct lutra_error *err))
 /* clang-format on */
 
-void lutra_drafts_stats(const lutra_drafts *drafts, struct lutra_drafts_stats *stats, size_t size)
+void lutra_drafts_stats_get(const lutra_drafts *drafts, struct lutra_drafts_stats *stats, size_t size)
 {
     settings_fill(stats, size, &(struct lutra_drafts_stats){.size = sizeof *stats});
 }

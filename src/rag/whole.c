@@ -39,7 +39,7 @@ static uint64_t size_of(const char *path, const char *end)
     return n > 0 && (size_t)n < sizeof whole && stat(whole, &st) == 0 ? (uint64_t)st.st_size : 0;
 }
 
-int lutra_store_stats(lutra_store *store, struct lutra_store_stats *stats, size_t size, struct lutra_error *err)
+int lutra_store_stats_get(lutra_store *store, struct lutra_store_stats *stats, size_t size, struct lutra_error *err)
 {
     struct lutra_store_stats s = {.size = sizeof s};
     int64_t text_bytes;

@@ -81,7 +81,7 @@ static void test_names(void **state)
     settings.vocab_only = true;
     assert_int_equal(lutra_runtime_open(&rt, NULL, &err), 0);
     assert_int_equal(lutra_model_open(&model, rt, LUTRA_SOURCE_DIR "/models/abacus-1m-f16.gguf", &settings, &err), 0);
-    lutra_model_info(model, &info, sizeof info);
+    lutra_model_info_get(model, &info, sizeof info);
     token_text(model, info.bos, bos);
     token_text(model, info.eos, eos);
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {

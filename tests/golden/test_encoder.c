@@ -66,7 +66,7 @@ static void check_pooled(struct fixture *f, const char *shape, int n, int n_firs
 {
     int32_t token[MOST];
     struct lutra_model_info info;
-    lutra_model_info(f->model, &info, sizeof info);
+    lutra_model_info_get(f->model, &info, sizeof info);
     for (int i = 0; i < n; i++) token[i] = token_at(i);
     if (info.ranks) {
         float score;

@@ -21,7 +21,7 @@ static inline void open_model(
     struct lutra_model_info info;
     struct lutra_session_settings ss;
     fixture_open_on(&m->f, &(struct where){.device = device}, shape, type, 2);
-    lutra_model_info(m->f.model, &info, sizeof info);
+    lutra_model_info_get(m->f.model, &info, sizeof info);
     m->n_vocab = info.n_vocab;
     lutra_session_settings_init(&ss, sizeof ss);
     ss.n_seq = N_FORK + 2, ss.n_ctx = 128, ss.n_batch = 96;

@@ -119,7 +119,7 @@ static void run(const char *device, int n_threads, const char *path, struct resu
     rs.device = device;
     OK(lutra_runtime_open(&rt, &rs, &err));
     OK(lutra_model_open(&model, rt, path, NULL, &err));
-    lutra_model_info(model, &info, sizeof info);
+    lutra_model_info_get(model, &info, sizeof info);
     lutra_session_settings_init(&ss, sizeof ss);
     ss.n_seq = 1;
     ss.n_ctx = 64;

@@ -182,7 +182,7 @@ static int logits_of(lutra_runtime *rt, const char *path, float *out)
     struct lutra_row row[N_ROWS];
     int32_t seq;
     OK(lutra_model_open(&model, rt, path, NULL, &err));
-    lutra_model_info(model, &info, sizeof info);
+    lutra_model_info_get(model, &info, sizeof info);
     lutra_session_settings_init(&ss, sizeof ss);
     ss.n_seq = 1;
     ss.n_ctx = 64;

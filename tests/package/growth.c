@@ -227,7 +227,7 @@ int main(int argc, char **argv)
         forward(s, tokens);
         ask_checker();
         watch(&info, sizeof info);
-        lutra_model_info(m, &info.it, sizeof info.it);
+        lutra_model_info_get(m, &info.it, sizeof info.it);
         watch(&stats, sizeof stats);
         lutra_session_stats(s, &stats.it, sizeof stats.it);
         watch(&peaks, sizeof peaks);

@@ -274,7 +274,7 @@ static int open_method(struct spec_run *run, struct spec_method *m)
     if (code || !m->uses_store) return code;
     if (lutra_drafts_open(&m->drafts, run->set.store, run->engine.model, progress_callback, NULL, &err) < 0)
         return fail_with(&err);
-    lutra_drafts_stats(m->drafts, &st, sizeof st);
+    lutra_drafts_stats_get(m->drafts, &st, sizeof st);
     m->store_bytes = st.segment_bytes;
     m->n_likely = lutra_drafts_likely(m->drafts, m->likely, SHORTLIST_MOST, &err);
     return m->n_likely < 0 ? fail_with(&err) : 0;

@@ -73,7 +73,7 @@ static int print_vectors(struct engine *e, const struct embed_options *o, const 
 {
     struct lutra_model_info info;
     struct lutra_error err = {0};
-    lutra_model_info(e->model, &info, sizeof info);
+    lutra_model_info_get(e->model, &info, sizeof info);
     struct lutra_embed_text *text = get_memory((size_t)n * sizeof *text);
     float *out = get_memory((size_t)n * (size_t)info.d_model * sizeof *out);
     for (int i = 0; i < n; i++) text[i] = (struct lutra_embed_text){list[i].id, list[i].n};

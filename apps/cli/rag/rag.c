@@ -231,7 +231,7 @@ static int stats(lutra_store *store, const struct rag_options *o, const char *co
     struct lutra_store_stats s;
     char text[32], file[32], tokens[32], hints[32];
     (void)arg, (void)n;
-    if (lutra_store_stats(store, &s, sizeof s, &err) < 0) return fail_with(&err);
+    if (lutra_store_stats_get(store, &s, sizeof s, &err) < 0) return fail_with(&err);
     if (o->check && lutra_store_check(store, &err) < 0) return fail_with(&err);
     if (o->json) {
         print_json(json_pack("{s:I, s:I, s:I, s:I, s:I, s:I, s:I}", "documents", (json_int_t)s.n_document, "chunks",

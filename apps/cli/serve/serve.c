@@ -148,7 +148,7 @@ static int count_mark(const lutra_model *model)
 {
     struct lutra_model_info info;
     int n = 0;
-    lutra_model_info(model, &info, sizeof info);
+    lutra_model_info_get(model, &info, sizeof info);
     if (info.step_mark &&
         lutra_tokenize(model, info.step_mark, strlen(info.step_mark), LUTRA_PARSE_SPECIAL, NULL, 0, &n, NULL) < 0)
         return 0;
@@ -180,7 +180,7 @@ static int open_judges(struct service *v, struct server_loaded *loaded, struct l
 {
     struct lutra_model_info info;
     int n = v->opts->set.n_judge, rc = 0;
-    lutra_model_info(loaded->model, &info, sizeof info);
+    lutra_model_info_get(loaded->model, &info, sizeof info);
     loaded->judge = get_memory((size_t)n * sizeof(lutra_verifier *));
     for (int i = 0; i < n; i++) loaded->judge[i] = NULL;
     for (int i = 0; i < n && rc == 0 && !info.encoder; i++) rc = open_judge(v, i, loaded, err);

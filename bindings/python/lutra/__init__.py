@@ -213,7 +213,7 @@ class Lutra:
     def info(self):
         """What is known of the model, by the names of lutra_model_info."""
         info = abi.lutra_model_info()
-        library.lutra_model_info(self._model, byref(info), sizeof(info))
+        library.lutra_model_info_get(self._model, byref(info), sizeof(info))
         values = {name: getattr(info, name) for name in _fields("lutra_model_info")}
         return {k: v.decode(errors="replace") if isinstance(v, bytes) else v for k, v in values.items()}
 

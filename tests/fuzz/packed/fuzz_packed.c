@@ -54,7 +54,7 @@ static void forward(float logits[MAX_VOCAB], bool check)
     run.left_out = run.damaged = false;
     if (lutra_model_open(&m, run.rt, run.model, &open, &err) < 0) fuzz_fail("the model does not open: %s", err.what);
     struct lutra_model_info info;
-    lutra_model_info(m, &info, sizeof info);
+    lutra_model_info_get(m, &info, sizeof info);
     run.n_vocab = info.n_vocab < MAX_VOCAB ? info.n_vocab : MAX_VOCAB;
     if (lutra_session_open(&s, m, &set, &err) < 0) fuzz_fail("session: %s", err.what);
     if (lutra_seq_open(s, N_TOK, &seq, &err) < 0) fuzz_fail("sequence: %s", err.what);

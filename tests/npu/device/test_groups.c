@@ -84,7 +84,7 @@ static void groups_have_the_bits_of_halves(void **state)
         remove_folder(folder);
         remove(file);
         struct lutra_model_info info;
-        lutra_model_info(groups.model, &info, sizeof info);
+        lutra_model_info_get(groups.model, &info, sizeof info);
         assert_int_equal(packed_as(&groups, list[i].kind), 7 * info.n_layer);
         assert_int_equal(packed_as(&halves, list[i].kind), 0);
         OK(lutra_seq_open(groups.s, 0, &a, err));

@@ -127,7 +127,7 @@ static float *logits_of(struct fixture *f, int step, int *n_vocab)
     struct lutra_row row[N_TOKEN];
     struct lutra_model_info info;
     int32_t seq;
-    lutra_model_info(f->model, &info, sizeof info);
+    lutra_model_info_get(f->model, &info, sizeof info);
     *n_vocab = info.n_vocab;
     float *out = malloc((size_t)N_TOKEN * (size_t)info.n_vocab * sizeof *out);
     struct lutra_session_settings set;

@@ -12,7 +12,7 @@ enum { BLOCK = 32, N_PROMPT = 150, N_NEW = 12, N_OTHER = 3, N_VOCAB_MAX = 4096 }
 static int n_vocab(const struct fixture *f)
 {
     struct lutra_model_info info;
-    lutra_model_info(f->model, &info, sizeof info);
+    lutra_model_info_get(f->model, &info, sizeof info);
     assert_true(info.n_vocab <= N_VOCAB_MAX);
     return info.n_vocab;
 }

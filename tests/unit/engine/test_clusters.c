@@ -47,7 +47,7 @@ static void run(const char *device, const char *split, const char *shape, const 
     struct lutra_model_info info;
     memset(out, 0, sizeof *out);
     fixture_open_split(&f, &(struct where){device, NULL}, split, shape, type, 0);
-    lutra_model_info(f.model, &info, sizeof info);
+    lutra_model_info_get(f.model, &info, sizeof info);
     out->n_vocab = info.n_vocab;
     fixture_session(&f, 1, 256);
     evaluate(&f, out);
@@ -101,7 +101,7 @@ static void say(const char *device, const char *split, struct said *out)
     fixture_make_split(&f, &(struct where){device, NULL}, split, "qwen2.5-0.5b", "Q4_0", 1, 0);
     OK(lutra_model_open(&f.model, f.rt, f.path, NULL, err));
     out->n_cut = f.model->plan.n_head;
-    lutra_model_info(f.model, &info, sizeof info);
+    lutra_model_info_get(f.model, &info, sizeof info);
     fixture_session(&f, 1, 64);
     OK(lutra_seq_open(f.s, 0, &seq, err));
     for (int i = 0; i < 4; i++)
@@ -186,7 +186,7 @@ static void open_with(struct fixture *f, const char *plan, int status)
 static const char *plan_of(const struct fixture *f)
 {
     struct lutra_model_info info;
-    lutra_model_info(f->model, &info, sizeof info);
+    lutra_model_info_get(f->model, &info, sizeof info);
     return info.plan;
 }
 
@@ -194,7 +194,7 @@ static void hear(struct fixture *f, struct heard *out)
 {
     struct lutra_model_info info;
     memset(out, 0, sizeof *out);
-    lutra_model_info(f->model, &info, sizeof info);
+    lutra_model_info_get(f->model, &info, sizeof info);
     out->n_vocab = info.n_vocab;
     fixture_session(f, 1, 256);
     evaluate(f, out);

@@ -216,7 +216,7 @@ static void pairs_become_tokens(void **state)
     int n, n_first, n_part;
     (void)state;
     fixture_open(&f, "tiny-bert-rank", "F16", 1);
-    lutra_model_info(f.model, &info, sizeof info);
+    lutra_model_info_get(f.model, &info, sizeof info);
     assert_true(info.encoder && info.ranks);
     OK(lutra_rerank_tokenize(f.model, "The query?", "one [SEP] doc", id, 256, &n, &n_first, err));
     OK(lutra_tokenize(f.model, "The query?", 10, LUTRA_ADD_SPECIAL, part, 64, &n_part, err));

@@ -109,7 +109,7 @@ static void hints_are_the_best_of_the_shortlist(void **state)
     struct fixture f;
     struct lutra_model_info info;
     fixture_open(&f, "tiny-qwen2", type, 2);
-    lutra_model_info(f.model, &info, sizeof info);
+    lutra_model_info_get(f.model, &info, sizeof info);
     bool exact = strstr(lutra_runtime_device_text(f.rt), "amx") == NULL; /* else bulk rows are of another class */
     make_prompt(N_PROMPT);
     fixture_session(&f, 1, 256);

@@ -205,7 +205,7 @@ static void null_is_no_handle(void **state)
     assert_int_equal(n, 0);
     lutra_session_stats(NULL, &stats, sizeof stats);
     assert_true(stats.size == sizeof stats && stats.n_step == 0);
-    lutra_model_info(NULL, &info, sizeof info);
+    lutra_model_info_get(NULL, &info, sizeof info);
     assert_true(info.n_vocab == 0 && info.bos == -1 && !*info.name);
     lutra_runtime_peaks(NULL, &peaks, sizeof peaks);
     assert_true(peaks.stream_gb_s == 0);

@@ -313,7 +313,7 @@ static void samples_that_fail_are_an_error(void **state)
     fixture_session(&f, 1, 64);
     struct lutra_request r = make_request(&h, f.s, prompt, 8, 1, 8);
     struct lutra_model_info info;
-    lutra_model_info(f.model, &info, sizeof info);
+    lutra_model_info_get(f.model, &info, sizeof info);
     struct lutra_logit_bias *none = calloc((size_t)info.n_vocab, sizeof *none);
     for (int i = 0; i < info.n_vocab; i++) none[i] = (struct lutra_logit_bias){i, -INFINITY};
     sampling.bias = none;

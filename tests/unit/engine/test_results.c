@@ -84,7 +84,7 @@ static void likeliest_tokens_are_the_models(void **state)
     struct lutra_model_info info;
     int32_t seq;
     fixture_open(&f, "tiny-qwen2", "Q4_0", 2);
-    lutra_model_info(f.model, &info, sizeof info);
+    lutra_model_info_get(f.model, &info, sizeof info);
     open_session(&f, NULL);
     struct lutra_request r = request(&first, 0);
     OK(lutra_generate(f.s, &r, err));

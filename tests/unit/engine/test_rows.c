@@ -10,7 +10,7 @@ enum { N_PROMPT = 70, N_CHAIN = 160, N_MAX = 64 };
 static int n_vocab(const struct fixture *f)
 {
     struct lutra_model_info info;
-    lutra_model_info(f->model, &info, sizeof info);
+    lutra_model_info_get(f->model, &info, sizeof info);
     return info.n_vocab;
 }
 

@@ -202,7 +202,7 @@ static void run_alone(int model)
     int32_t seq;
     int active = 1;
     const float *logits = NULL;
-    lutra_model_info(f->model, &info, sizeof info);
+    lutra_model_info_get(f->model, &info, sizeof info);
     all.n_vocab[model] = info.n_vocab;
     fixture_session(f, N_SAMPLE, 128);
     OK(submit(f->s, &all.alone[model], NULL, err));

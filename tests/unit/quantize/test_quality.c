@@ -71,7 +71,7 @@ static double divergence(lutra_model *model, bool first)
     struct lutra_session_settings set;
     double sum = 0;
     int n = 0;
-    lutra_model_info(model, &info, sizeof info);
+    lutra_model_info_get(model, &info, sizeof info);
     double *q = malloc((size_t)info.n_vocab * sizeof *q);
     lutra_session_settings_init(&set, sizeof set);
     set.n_ctx = set.n_out = MAX_TOKENS;

@@ -133,7 +133,7 @@ static void use_store(void)
     }
     judge(lutra_store_list(s, ignore_document, NULL, &err), &err);
     judge(lutra_store_history(s, ignore_exchange, NULL, &err), &err);
-    judge(lutra_store_stats(s, &st, sizeof st, &err), &err);
+    judge(lutra_store_stats_get(s, &st, sizeof st, &err), &err);
     judge(lutra_store_check(s, &err), &err);
     lutra_document_init(&d, sizeof d);
     d.name = "d5";

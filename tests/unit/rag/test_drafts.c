@@ -52,7 +52,7 @@ static lutra_drafts *open_drafts(lutra_store *s)
 static struct lutra_drafts_stats stats_of(const lutra_drafts *d)
 {
     struct lutra_drafts_stats st;
-    lutra_drafts_stats(d, &st, sizeof st);
+    lutra_drafts_stats_get(d, &st, sizeof st);
     return st;
 }
 
@@ -289,7 +289,7 @@ static void files_follow_the_store(void **state)
     assert_int_equal(stats_of(d).n_segment, 1);
     assert_int_equal(stats_of(d).n_text, 3);
     struct lutra_store_stats st;
-    OK(lutra_store_stats(s, &st, sizeof st, &err));
+    OK(lutra_store_stats_get(s, &st, sizeof st, &err));
     assert_int_equal(st.token_bytes, stats_of(d).segment_bytes);
     lutra_drafts_close(&d);
     add_text(s, "/d/a", b); /* replaced */
@@ -401,7 +401,7 @@ static void damaged_segments_are_made_anew(void **state)
     assert_int_equal(fread(whole, 1, n, f), n);
     fclose(f);
     struct lutra_model_info info;
-    lutra_model_info(model, &info, sizeof info);
+    lutra_model_info_get(model, &info, sizeof info);
     struct lutra_draft draft[64];
     int32_t tokens[4000], n_vocab = info.n_vocab;
     int n_token, rounds = getenv("LUTRA_TEST_LONG") ? 5000 : 200;

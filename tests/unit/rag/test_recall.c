@@ -25,7 +25,7 @@ static int open_model(void **state)
     set.vocab_only = true;
     if (lutra_runtime_open(&runtime, NULL, &err) < 0) return -1;
     if (lutra_model_open(&model, runtime, LUTRA_SOURCE_DIR "/models/abacus-1m-f16.gguf", &set, &err) < 0) return -1;
-    lutra_model_info(model, &info, sizeof info);
+    lutra_model_info_get(model, &info, sizeof info);
     n_vocab = info.n_vocab;
     return 0;
 }
@@ -155,7 +155,7 @@ static void run_sql(const char *sql)
 static uint64_t hint_bytes(lutra_store *s)
 {
     struct lutra_store_stats st;
-    OK(lutra_store_stats(s, &st, sizeof st, &err));
+    OK(lutra_store_stats_get(s, &st, sizeof st, &err));
     return st.hint_bytes;
 }
 

@@ -29,7 +29,7 @@ static void documents_are_added_replaced_and_removed(void **state)
     assert_int_equal(add_text(s, "/d/a.txt", "The heron waits."), LUTRA_REPLACED);
     assert_int_equal(count_found(s, "otter"), 0);
     assert_int_equal(count_found(s, "HERON"), 1);
-    OK(lutra_store_stats(s, &st, sizeof st, &err));
+    OK(lutra_store_stats_get(s, &st, sizeof st, &err));
     assert_int_equal(st.n_document, 3);
     assert_int_equal(st.n_chunk, 3);
     assert_int_equal(st.text_bytes, strlen("The heron waits.A badger digs.An owl."));
@@ -107,7 +107,7 @@ static void bad_documents_are_refused_by_name(void **state)
     OK(lutra_store_list(s, count_documents, &n, &err));
     assert_int_equal(n, 2);
     assert_int_equal(count_found(s, "converted"), 1);
-    OK(lutra_store_stats(s, &st, sizeof st, &err));
+    OK(lutra_store_stats_get(s, &st, sizeof st, &err));
     assert_int_equal(st.n_document, 2);
     lutra_store_close(&s);
 }
@@ -483,7 +483,7 @@ static void a_line_of_any_length_is_taken(void **state)
     print_message("a line of %zu bytes: %.1f s of the processor, %.1f MB more memory\n", n,
         (double)(t[1].tv_sec - t[0].tv_sec) + (double)(t[1].tv_nsec - t[0].tv_nsec) * 1e-9, (double)more * 1e-6);
     if (!SANITIZED) assert_true(more < 48u << 20);
-    OK(lutra_store_stats(s, &st, sizeof st, &err));
+    OK(lutra_store_stats_get(s, &st, sizeof st, &err));
     assert_int_equal(st.text_bytes, n);
     assert_in_range(st.n_chunk, n / 1000, n / 500);
     assert_int_equal(count_found(s, "otter"), 1);
