@@ -53,7 +53,6 @@ struct exchange *exchange_open(struct server *s, struct MHD_Connection *connecti
 void exchange_release(struct exchange *x)
 {
     if (atomic_fetch_sub(&x->refs, 1) != 1) return;
-    if (x->model && x->ask.keeps) models_keep(x->model, x->ask.keep_us);
     ask_free(&x->ask);
     if (x->model) models_release(x->model, true);
     for (int i = 0; i < x->reply.n_choice; i++) {

@@ -56,6 +56,7 @@ static void prepare(struct exchange *x, struct problem *p)
     x->route->dialect->read(a, p);
     if (!p->status) permit_tokens(x, p);
     if (p->status) return;
+    if (a->keeps) models_keep(x->model, a->keep_us); /* before the reply: whoever has that may ask /api/ps */
     x->reply.ask = a;
     x->reply.model = x->model;
     x->reply.start_us = x->start_us;
