@@ -175,7 +175,7 @@ static void check(const struct where *where, const char *shape)
     OK(lutra_session_open(&hook.s, f.model, &ss, err));
     for (int way = 0; way < N_WAY; way++) {
         bool reached = true;
-        for (int at = 1; reached; at += SANITIZED ? 11 : 1) {
+        for (int at = 1; reached; at += SANITIZED ? 31 : 1) {
             hook.way = (enum way)way, hook.at = 0;
             hook.id = send(&first, 0, &alone[0]);
             send(&beside, 1, &alone[1]);
@@ -196,7 +196,7 @@ static void check(const struct where *where, const char *shape)
     }
     print_message(
         "%s %s: %d stops, %d drafts accepted\n", where->device ? where->device : "cpu", shape, n_stopped, n_accepted);
-    assert_true(n_stopped > (SANITIZED ? 1 : 10) && n_accepted > 0);
+    assert_true(n_stopped > (SANITIZED ? 0 : 10) && n_accepted > 0);
     lutra_session_close(&hook.s);
     for (int i = 0; i < hook.n_device; i++) ((struct device *)(uintptr_t)hook.device[i])->ops = hook.inner[i];
     fixture_close(&f);
