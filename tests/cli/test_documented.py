@@ -31,8 +31,8 @@ def commands(text):
 
 def prepare(folder):
     models = SOURCE + "/models/"
-    for name, source in (("model.gguf", "abacus-1m-f16.gguf"), ("in.gguf", "abacus-1m-f16.gguf"),
-                         ("judge.gguf", "abacus-xs-prm-token-f16.gguf")):
+    for name, source in (("model.gguf", "abacus-1m-f16.gguf"), ("small.gguf", "abacus-xs-f16.gguf"),
+                         ("in.gguf", "abacus-1m-f16.gguf"), ("judge.gguf", "abacus-xs-prm-token-f16.gguf")):
         shutil.copy(models + source, os.path.join(folder, name))
     with open(models + "abacus-test.jsonl") as f, open(folder + "/problems.jsonl", "w") as out:
         out.writelines(line for _, line in zip(range(2), f))
