@@ -10,11 +10,11 @@
  * takes, since it may still write.  Looks are counted, not the clock: after the whole machine has slept nobody is late.
  */
 #include <pthread.h>
-#include <sched.h>
 #include <signal.h>
 #include <stdlib.h>
-#include <time.h>
 
+#include "base/affinity.h"
+#include "base/bell.h"
 #include "base/clock.h"
 #include "cpu/device_impl.h"
 
@@ -33,8 +33,7 @@ struct job {
 struct cpu_driver {
     struct cpu_device *device;
     pthread_t thread;
-    pthread_mutex_t lock;
-    pthread_cond_t changed;
+    struct bell bell;
     int cpu;
     atomic_bool stop, lost, frozen;
     atomic_uint_least64_t posted, finished; /* how many */
@@ -51,17 +50,6 @@ static bool reached(const struct cpu_driver *v, const atomic_uint_least64_t *wor
            atomic_load_explicit(&v->stop, memory_order_relaxed) || atomic_load_explicit(&v->lost, memory_order_relaxed);
 }
 
-/* With the lock, for some time. */
-static void sleep_a_while(struct cpu_driver *v)
-{
-    struct timespec end;
-    clock_gettime(CLOCK_MONOTONIC, &end);
-    end.tv_nsec += LOOK_MS * 1000000;
-    end.tv_sec += end.tv_nsec / 1000000000;
-    end.tv_nsec %= 1000000000;
-    pthread_cond_timedwait(&v->changed, &v->lock, &end);
-}
-
 /* Takes the next segment back, if it has not begun; then the driver is lost. */
 static void withdraw(struct cpu_driver *v)
 {
@@ -76,16 +64,16 @@ static void withdraw(struct cpu_driver *v)
 static void watch(struct cpu_driver *v, uint64_t n)
 {
     uint64_t last = 0;
-    pthread_mutex_lock(&v->lock);
+    bell_lock(&v->bell);
     for (int silent = 0; !reached(v, &v->finished, n); silent++) {
         uint64_t over = atomic_load(&v->finished);
         bool at_work = atomic_load(&v->job[(over + 1) % JOBS].state) == JOB_TAKEN;
         if (over != last || at_work) silent = 0;
         last = over;
         if (silent >= SILENT_LOOKS) withdraw(v);
-        sleep_a_while(v);
+        bell_sleep(&v->bell, LOOK_MS * 1000);
     }
-    pthread_mutex_unlock(&v->lock);
+    bell_unlock(&v->bell);
 }
 
 static void await(struct cpu_driver *v, const atomic_uint_least64_t *word, uint64_t n)
@@ -101,27 +89,23 @@ static void await(struct cpu_driver *v, const atomic_uint_least64_t *word, uint6
         watch(v, n);
         return;
     }
-    pthread_mutex_lock(&v->lock);
-    while (!reached(v, word, n)) pthread_cond_wait(&v->changed, &v->lock);
-    pthread_mutex_unlock(&v->lock);
+    bell_lock(&v->bell);
+    while (!reached(v, word, n)) bell_sleep(&v->bell, CLOCK_NEVER_US);
+    bell_unlock(&v->bell);
 }
 
 static void tell(struct cpu_driver *v)
 {
-    pthread_mutex_lock(&v->lock);
-    pthread_cond_broadcast(&v->changed);
-    pthread_mutex_unlock(&v->lock);
+    bell_lock(&v->bell);
+    bell_ring(&v->bell);
+    bell_unlock(&v->bell);
 }
 
 static void *drive(void *arg)
 {
     struct cpu_driver *v = arg;
-    cpu_set_t set;
-    CPU_ZERO(&set);
-    if (v->cpu >= 0 && v->cpu < CPU_SETSIZE) {
-        CPU_SET(v->cpu, &set);
-        pthread_setaffinity_np(pthread_self(), sizeof set, &set);
-    }
+    struct affinity before;
+    affinity_set(v->cpu, &before);
     for (uint64_t n = 1;; n++) {
         await(v, &v->posted, n);
         while (atomic_load(&v->frozen) && !atomic_load(&v->stop)) clock_sleep_us(clock_real(), 1000);
@@ -203,21 +187,17 @@ int cpu_driver_wait(struct cpu_driver *v, uint64_t number, struct lutra_error *e
 int cpu_driver_open(struct cpu_driver **out, struct cpu_device *d, int cpu, struct lutra_error *err)
 {
     sigset_t all, old;
-    pthread_condattr_t monotonic;
     struct cpu_driver *v = *out = calloc(1, sizeof *v);
     if (!v) return lutra_fail(err, LUTRA_E_NO_MEMORY, "%s: out of memory", d->name);
     v->device = d;
     v->cpu = cpu;
-    pthread_mutex_init(&v->lock, NULL);
-    pthread_condattr_init(&monotonic);
-    pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
-    pthread_cond_init(&v->changed, &monotonic);
-    pthread_condattr_destroy(&monotonic);
+    bell_init(&v->bell);
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &old); /* signals are the application's own threads' */
     int rc = pthread_create(&v->thread, NULL, drive, v);
     pthread_sigmask(SIG_SETMASK, &old, NULL);
     if (rc == 0) return 0;
+    bell_fini(&v->bell);
     free(v);
     *out = NULL;
     return lutra_fail(err, LUTRA_E_NO_MEMORY, "%s: cannot start its thread", d->name);
@@ -230,8 +210,7 @@ void cpu_driver_close(struct cpu_driver **driver)
     atomic_store(&v->stop, true);
     tell(v);
     pthread_join(v->thread, NULL);
-    pthread_cond_destroy(&v->changed);
-    pthread_mutex_destroy(&v->lock);
+    bell_fini(&v->bell);
     free(v);
     *driver = NULL;
 }
