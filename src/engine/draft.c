@@ -19,20 +19,13 @@
 
 #include "engine/draft_impl.h"
 
-enum {
-    TRIED_EVERY = 50, /* passes in which it would not pay */
-    SAID_MOST = 2 * SPEC_DRAFT_MOST + 1,
-};
-
 /* Of a sample slot. */
 struct mirror {
     struct sequence seq; /* in the second session: the sample's text, and the guesses behind it */
-    int tip;             /* of the pass; -1: none */
-    bool going, waits;   /* waits: for what another mirror is about to evaluate of its text */
-    float p;             /* estimate of all its guesses so far */
-    struct draft_guess guess[SAID_MOST];
-    int n_guess, n_offered; /* of these, those that the pass was offered */
-    int base;               /* tokens of the text that they follow */
+    struct draft_chain chain;
+    bool waits;    /* for what another mirror is about to evaluate of its text */
+    int n_offered; /* of its guesses, those that the pass was offered */
+    int base;      /* tokens of the text that they follow */
 };
 
 struct draft_model {
@@ -182,7 +175,7 @@ static bool is_coming(const struct draft_model *d, const struct mirror *m)
 {
     const struct sequence *q = &m->seq;
     for (const struct mirror *o = d->mirror; o < m; o++) {
-        if (!o->going || o->waits) continue;
+        if (!o->chain.going || o->waits) continue;
         int n = sequence_common(&o->seq, q->token, q->n_token - 1);
         if (n > o->seq.n_done && n >= q->n_done + KV_BLOCK) return true;
     }
@@ -197,8 +190,8 @@ static int fill(struct draft_model *d)
     pass_begin(&own, &d->s->batch, d->s->tip, n_logits(d->s->model), room);
     for (int i = 0; i < d->first->n_seq; i++) {
         struct mirror *m = &d->mirror[i];
-        m->waits = m->going && is_coming(d, m);
-        if (m->going && !m->waits) add_rows(&own, &m->seq);
+        m->waits = m->chain.going && is_coming(d, m);
+        if (m->chain.going && !m->waits) add_rows(&own, &m->seq);
     }
     return d->s->batch.n_row;
 }
@@ -222,9 +215,9 @@ static struct row_result in_common(struct draft_model *d, const struct row_resul
 /* What it says at the end of its text so far. */
 static void take(struct draft_model *d, const struct pass *pass, struct mirror *m, const struct spec_wish *wish)
 {
-    const struct row_tip *tip = &pass->tip[m->tip];
+    const struct row_tip *tip = &pass->tip[m->chain.tip];
     const struct row_result *r = NULL;
-    struct sample_pick pick;
+    struct draft_chain *c = &m->chain;
     int at = m->seq.n_token;
     m->seq.n_done = kv_seq_length(d->s->kv, m->seq.id);
     for (int i = 0; i < d->s->n_result && !r; i++) {
@@ -233,15 +226,8 @@ static void take(struct draft_model *d, const struct pass *pass, struct mirror *
     }
     if (!r) return; /* it has not come so far */
     struct row_result common = in_common(d, r);
-    m->going = sampler_pick(d->first->sampler, (int)(m - d->mirror), 0, &common, at, &pick, NULL) == 0 &&
-               !text_is_eog(d->first->model->vocab, pick.token);
-    if (!m->going) return;
-    float p = expf(pick.log_prob);
-    m->p *= wish->rate[spec_model_kind(p, m->n_guess)];
-    m->guess[m->n_guess] = (struct draft_guess){.token = pick.token, .parent = m->n_guess - 1, .p = p};
-    m->n_guess++;
-    m->seq.token[m->seq.n_token++] = pick.token;
-    m->going = m->n_guess < wish->most && m->p >= wish->p_min && at + 1 < tip->max_tok;
+    if (draft_draw(d->first, (int)(m - d->mirror), &common, at, tip, wish, c))
+        m->seq.token[m->seq.n_token++] = c->guess[c->n_guess - 1].token;
 }
 
 /* ---- guessing ahead ---- */
@@ -251,35 +237,36 @@ static void take(struct draft_model *d, const struct pass *pass, struct mirror *
 static void keep_guesses(struct mirror *m, const struct row_tip *tip, const struct spec_wish *wish)
 {
     const struct sequence *q = &m->seq;
-    int n_new = tip->n_token - m->base, n = m->n_guess - n_new;
-    bool right = n_new >= 0 && n > 0 && q->id >= 0 && q->n_token == m->base + m->n_guess &&
+    int n_new = tip->n_token - m->base, n = m->chain.n_guess - n_new;
+    bool right = n_new >= 0 && n > 0 && q->id >= 0 && q->n_token == m->base + m->chain.n_guess &&
                  !memcmp(q->token, tip->token, (size_t)tip->n_token * sizeof *q->token);
-    m->n_guess = right ? n : 0;
-    m->p = 1;
-    for (int i = 0; i < m->n_guess; i++) {
-        m->guess[i] = m->guess[n_new + i];
-        m->guess[i].parent = i - 1;
-        m->p *= wish->rate[spec_model_kind(m->guess[i].p, i)];
+    m->chain.n_guess = right ? n : 0;
+    m->chain.p = 1;
+    for (int i = 0; i < m->chain.n_guess; i++) {
+        m->chain.guess[i] = m->chain.guess[n_new + i];
+        m->chain.guess[i].parent = i - 1;
+        m->chain.p *= wish->rate[spec_model_kind(m->chain.guess[i].p, i)];
     }
     m->base = tip->n_token;
-    m->going = m->n_guess < wish->most && m->p >= wish->p_min && tip->n_token + m->n_guess < tip->max_tok;
+    m->chain.going =
+        m->chain.n_guess < wish->most && m->chain.p >= wish->p_min && tip->n_token + m->chain.n_guess < tip->max_tok;
 }
 
 /* Passes of the draft model, each a guess more behind what the pass was offered, until the first model is done. */
 static void guess_on(struct draft_model *d)
 {
     struct spec_wish wish = d->wish;
-    wish.most = wish.most * 2 + 1 < SAID_MOST ? wish.most * 2 + 1 : SAID_MOST;
+    wish.most = wish.most * 2 + 1 < DRAFT_CHAIN_MOST ? wish.most * 2 + 1 : DRAFT_CHAIN_MOST;
     for (int i = 0; i < d->first->n_seq; i++) {
         struct mirror *m = &d->mirror[i];
-        m->going = m->tip >= 0 && m->seq.id >= 0 && m->n_offered > 0 && m->p >= wish.p_min &&
-                   m->base + m->n_guess < d->pass.tip[m->tip].max_tok && m->n_guess < wish.most;
+        m->chain.going = m->chain.tip >= 0 && m->seq.id >= 0 && m->n_offered > 0 && m->chain.p >= wish.p_min &&
+                         m->base + m->chain.n_guess < d->pass.tip[m->chain.tip].max_tok && m->chain.n_guess < wish.most;
     }
     while (!atomic_load(&d->stop)) {
         int n = fill(d);
         if (n == 0 || session_forward(d->s, n, false, NULL) < 0) return;
         for (int i = 0; i < d->first->n_seq; i++)
-            if (d->mirror[i].going) take(d, &d->pass, &d->mirror[i], &wish);
+            if (d->mirror[i].chain.going) take(d, &d->pass, &d->mirror[i], &wish);
     }
 }
 
@@ -303,7 +290,7 @@ static void *guess_ahead(void *self)
 void draft_model_go_on(struct draft_model *d)
 {
     bool any = false;
-    for (int i = 0; d && i < d->first->n_seq; i++) any |= d->mirror[i].tip >= 0 && d->mirror[i].n_offered > 0;
+    for (int i = 0; d && i < d->first->n_seq; i++) any |= d->mirror[i].chain.tip >= 0 && d->mirror[i].n_offered > 0;
     if (!any || !d->has_thread) return;
     atomic_store(&d->stop, false);
     set_ahead(d, AHEAD_GOES);
@@ -328,6 +315,30 @@ struct draft_outlook draft_outlook_of(const lutra_session *first, const struct p
     return o;
 }
 
+bool draft_draw(const lutra_session *first, int slot, const struct row_result *r, int at, const struct row_tip *tip,
+    const struct spec_wish *wish, struct draft_chain *c)
+{
+    struct sample_pick pick;
+    c->going =
+        sampler_pick(first->sampler, slot, 0, r, at, &pick, NULL) == 0 && !text_is_eog(first->model->vocab, pick.token);
+    if (!c->going) return false;
+    float p = expf(pick.log_prob);
+    c->p *= wish->rate[spec_model_kind(p, c->n_guess)];
+    c->guess[c->n_guess] = (struct draft_guess){.token = pick.token, .parent = c->n_guess - 1, .p = p};
+    c->n_guess++;
+    c->going = c->n_guess < wish->most && c->p >= wish->p_min && at + 1 < tip->max_tok;
+    return true;
+}
+
+int draft_adds(
+    const struct draft_chain *c, const struct pass *pass, const struct spec_wish *wish, double *right, double *seen)
+{
+    if (c->tip < 0 || !c->going) return 0;
+    *right += (double)(c->p * wish->rate[spec_model_kind(1, c->n_guess)]); /* at best */
+    *seen += pass->tip[c->tip].n_token + c->n_guess;
+    return 1;
+}
+
 bool draft_pays(
     const lutra_session *first, const lutra_session *own, int n, double right, double seen, struct draft_outlook *o)
 {
@@ -345,13 +356,7 @@ static bool pays(
 {
     double right = 0, seen = 0;
     int n = 0;
-    for (int i = 0; i < d->first->n_seq; i++) {
-        const struct mirror *m = &d->mirror[i];
-        if (m->tip < 0 || !m->going) continue;
-        right += (double)(m->p * wish->rate[spec_model_kind(1, m->n_guess)]); /* at best */
-        seen += pass->tip[m->tip].n_token + m->n_guess;
-        n++;
-    }
+    for (int i = 0; i < d->first->n_seq; i++) n += draft_adds(&d->mirror[i].chain, pass, wish, &right, &seen);
     return draft_pays(d->first, d->s, n, right, seen, o);
 }
 
@@ -369,14 +374,14 @@ static void begin_guesses(struct draft_model *d, const struct pass *pass, const 
     do {
         for (int i = 0; i < d->first->n_seq; i++) {
             struct mirror *m = &d->mirror[i];
-            if (!m->going || m->n_guess > 0) continue;
-            follow(d, m, &pass->tip[m->tip]);
-            m->going = m->seq.id >= 0 && knows(d, &pass->tip[m->tip], m->seq.n_done);
+            if (!m->chain.going || m->chain.n_guess > 0) continue;
+            follow(d, m, &pass->tip[m->chain.tip]);
+            m->chain.going = m->seq.id >= 0 && knows(d, &pass->tip[m->chain.tip], m->seq.n_done);
         }
         int n = fill(d);
         if (n == 0 || is_cancelled(d) || session_forward(d->s, n, false, NULL) < 0) return;
         for (int i = 0; i < d->first->n_seq; i++)
-            if (d->mirror[i].going) take(d, pass, &d->mirror[i], wish);
+            if (d->mirror[i].chain.going) take(d, pass, &d->mirror[i], wish);
     } while (pays(d, pass, wish, &o));
 }
 
@@ -386,18 +391,18 @@ static void begin(void *self, const struct pass *pass, const struct spec_wish *w
     for (int i = 0; i < d->first->n_seq; i++) {
         const struct sample *slot = &d->first->sample[i];
         struct mirror *m = &d->mirror[i];
-        m->tip = slot->request && slot->row >= 0 ? slot->tip : -1;
+        m->chain.tip = slot->request && slot->row >= 0 ? slot->tip : -1;
         m->n_offered = 0;
-        m->going = false;
-        if (m->tip < 0 || !d->has_thread) m->n_guess = 0;
-        if (m->tip >= 0) keep_guesses(m, &pass->tip[m->tip], wish);
+        m->chain.going = false;
+        if (m->chain.tip < 0 || !d->has_thread) m->chain.n_guess = 0;
+        if (m->chain.tip >= 0) keep_guesses(m, &pass->tip[m->chain.tip], wish);
     }
     begin_guesses(d, pass, wish);
     d->pass = *pass;
     d->wish = *wish;
     for (int i = 0; i < d->first->n_seq; i++) {
         struct mirror *m = &d->mirror[i];
-        m->n_offered = m->n_guess < wish->most ? m->n_guess : wish->most;
+        m->n_offered = m->chain.n_guess < wish->most ? m->chain.n_guess : wish->most;
     }
 }
 
@@ -405,8 +410,8 @@ static int guesses(void *self, int tip, const struct draft_guess **out)
 {
     const struct draft_model *d = self;
     for (int i = 0; i < d->first->n_seq; i++) {
-        if (d->mirror[i].tip != tip) continue;
-        *out = d->mirror[i].guess;
+        if (d->mirror[i].chain.tip != tip) continue;
+        *out = d->mirror[i].chain.guess;
         return d->mirror[i].n_offered;
     }
     return 0;

@@ -1,12 +1,36 @@
 /* SPDX-License-Identifier: MIT
  *
- * What drafters that run a model share (draft.c: a second model, mtp.c: the model's own MTP block): whether one more
- * pass pays.
+ * What drafters that run a model share (draft.c: a second model, mtp.c: the model's own MTP block): their guesses, and
+ * whether one more pass pays.
  */
 #ifndef LUTRA_ENGINE_DRAFT_IMPL_H
 #define LUTRA_ENGINE_DRAFT_IMPL_H
 
 #include "engine/session_impl.h"
+
+enum {
+    TRIED_EVERY = 50, /* passes in which it would not pay */
+    DRAFT_CHAIN_MOST = 2 * SPEC_DRAFT_MOST + 1,
+};
+
+/* The guesses behind the tip of a sample slot, each the parent of the next. */
+struct draft_chain {
+    int tip; /* of the pass; -1: none */
+    bool going;
+    float p; /* estimate of all its guesses so far */
+    struct draft_guess guess[DRAFT_CHAIN_MOST];
+    int n_guess;
+};
+
+/* The sampler of a slot of `first` draws the next guess from a row's result; at: its place in the text.  False: nothing
+ * that could be one, and the chain ends. */
+bool draft_draw(const lutra_session *first, int slot, const struct row_result *r, int at, const struct row_tip *tip,
+    const struct spec_wish *wish, struct draft_chain *c);
+
+/* Whether a chain goes on (1 or 0): then what one more guess of it may bring, and the positions that it sees, are
+ * added. */
+int draft_adds(
+    const struct draft_chain *c, const struct pass *pass, const struct spec_wish *wish, double *right, double *seen);
 
 /* What the next pass is expected to bring so far, and to take with the drafting for it. */
 struct draft_outlook {

@@ -9,17 +9,13 @@
  * keeps the ones of tokens that became text.  A track begins where the first state of its text was seen: the block does
  * not know the prompt but for its last token.
  */
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "engine/draft_impl.h"
 #include "engine/model_impl.h"
 
-enum {
-    TRIED_EVERY = 50, /* passes in which it would not pay */
-    STATES = 64       /* of a track that the block has not read yet */
-};
+enum { STATES = 64 /* of a track that the block has not read yet */ };
 
 struct track {
     int request, sample; /* whose text, as row_tip has it; request -1: nobody's */
@@ -31,26 +27,17 @@ struct track {
     int32_t *token;      /* [n_ctx + 1] the text up to the token behind the last state */
 };
 
-/* The guesses behind the tip of a sample slot, each the parent of the next. */
-struct chain {
-    int tip; /* of the pass; -1: none */
-    bool going;
-    float p; /* estimate of all its guesses so far */
-    struct draft_guess guess[SPEC_DRAFT_MOST];
-    int n_guess;
-};
-
 struct mtp {
     lutra_session *first, *s; /* whose samples; the block's */
     lutra_model *block;
     struct row_source source;
     struct track *track; /* [n_track] */
     int n_track, d_model;
-    float *state;   /* of all tracks */
-    int32_t *token; /* of all tracks */
-    struct chain *chain;
-    struct track **of; /* [n_seq] the track of a slot with a chain */
-    float *said;       /* [n_seq][d_model] the block's state at the end of a chain */
+    float *state;              /* of all tracks */
+    int32_t *token;            /* of all tracks */
+    struct draft_chain *chain; /* [n_seq] */
+    struct track **of;         /* [n_seq] the track of a slot with a chain */
+    float *said;               /* [n_seq][d_model] the block's state at the end of a chain */
     const float **given;
     uint64_t n_pass;
     int n_idle; /* passes since it was tried */
@@ -234,7 +221,7 @@ static int add_rows(struct mtp *d)
     int n = 0;
     for (int i = 0; i < d->first->n_seq; i++) {
         const struct track *t = d->of[i];
-        struct chain *c = &d->chain[i];
+        struct draft_chain *c = &d->chain[i];
         if (!c->going) continue;
         if (t->n_state > 0)
             c->going = add_states(d, t, WANT_DRAW | WANT_HIDDEN, &n);
@@ -247,35 +234,19 @@ static int add_rows(struct mtp *d)
     return n;
 }
 
-/* The slot's sampler draws the chain's next guess: what the model itself would say, where both hold the same likely. */
-static void pick(
-    struct mtp *d, const struct pass *pass, int slot, const struct row_result *r, const struct spec_wish *wish)
-{
-    struct chain *c = &d->chain[slot];
-    const struct row_tip *tip = &pass->tip[c->tip];
-    struct sample_pick pick;
-    int at = tip->n_token + c->n_guess;
-    c->going = sampler_pick(d->first->sampler, slot, 0, r, at, &pick, NULL) == 0 &&
-               !text_is_eog(d->first->model->vocab, pick.token);
-    if (!c->going) return;
-    float p = expf(pick.log_prob);
-    c->p *= wish->rate[spec_model_kind(p, c->n_guess)];
-    c->guess[c->n_guess] = (struct draft_guess){.token = pick.token, .parent = c->n_guess - 1, .p = p};
-    c->n_guess++;
-    c->going = c->n_guess < wish->most && c->p >= wish->p_min && at + 1 < tip->max_tok;
-}
-
-/* What the block says at the end of a chain. */
+/* What the block says at the end of a chain; the slot's sampler draws from that: what the model itself would say, where
+ * both hold the same likely. */
 static void take(struct mtp *d, const struct pass *pass, int slot, const struct spec_wish *wish)
 {
     const struct track *t = d->of[slot];
-    struct chain *c = &d->chain[slot];
+    struct draft_chain *c = &d->chain[slot];
+    const struct row_tip *tip = &pass->tip[c->tip];
     bool said = false;
     for (int i = 0; i < d->s->n_result && !said; i++) {
         const struct row_result *r = &d->s->result[i];
         if (d->s->batch.row[r->row].seq != t->seq) continue;
         memcpy(d->said + (size_t)slot * (size_t)d->d_model, r->hidden, (size_t)d->d_model * sizeof *d->said);
-        pick(d, pass, slot, r, wish);
+        draft_draw(d->first, slot, r, tip->n_token + c->n_guess, tip, wish, c);
         said = true;
     }
     c->going = c->going && said;
@@ -299,20 +270,14 @@ static bool pays(const struct mtp *d, const struct pass *pass, const struct spec
 {
     double right = 0, seen = 0;
     int n = 0;
-    for (int i = 0; i < d->first->n_seq; i++) {
-        const struct chain *c = &d->chain[i];
-        if (!c->going) continue;
-        right += (double)(c->p * wish->rate[spec_model_kind(1, c->n_guess)]); /* at best */
-        seen += pass->tip[c->tip].n_token + c->n_guess;
-        n++;
-    }
+    for (int i = 0; i < d->first->n_seq; i++) n += draft_adds(&d->chain[i], pass, wish, &right, &seen);
     return draft_pays(d->first, d->s, n, right, seen, o);
 }
 
 static void begin_chain(struct mtp *d, const struct pass *pass, int i)
 {
     const struct sample *slot = &d->first->sample[i];
-    struct chain *c = &d->chain[i];
+    struct draft_chain *c = &d->chain[i];
     c->tip = slot->request && slot->row >= 0 ? slot->tip : -1;
     c->n_guess = 0;
     c->p = 1;
