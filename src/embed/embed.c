@@ -32,7 +32,7 @@ struct embed {
     int d_model;
     float *out;            /* [n_text] scores, or [n_text][d_model] */
     double *sum;           /* [d_model] of the text that is being added up */
-    float *wide;           /* [n_mid], behind it [d_model]: of dense layers */
+    double *wide;          /* [n_mid], behind it [d_model]: floats that layers behind the pooling read */
     struct lutra_row *row; /* [n_batch] */
     int32_t *open;         /* [n_batch] sequences of this pass's texts, in order; the last may go on in the next */
     int n_open;
@@ -58,7 +58,7 @@ static int choose(struct embed *e, enum lutra_pooling pooling, struct lutra_erro
     if (e->pooling > LUTRA_POOL_MODEL && e->pooling <= LUTRA_POOL_LAST) return 0;
     if (pooling != LUTRA_POOL_MODEL) return lutra_fail(err, LUTRA_E_ARGUMENT, "embed: there is no pooling %d", pooling);
     return lutra_fail(err, LUTRA_E_UNSUPPORTED, "embed: model '%s' %s: choose mean, cls or last", e->model->name,
-        file == 4 ? "ranks texts" : "names no pooling");
+        file == POOLING_RANK ? "ranks texts" : "names no pooling");
 }
 
 /* The longest text: the context, or a pass where texts are evaluated whole. */
@@ -127,26 +127,28 @@ static int fill(struct embed *e, struct lutra_error *err)
     return n;
 }
 
-/* out[n_out] = w[n_out][n_in] x, sums in double. */
-static void multiply(const float *w, const float *x, int n_in, int n_out, float *out)
+/* sum + w[row] x of a matrix w[][n_in]. */
+static double dot(const float *w, int row, const double *x, int n_in, double sum)
 {
-    for (int o = 0; o < n_out; o++) {
-        double sum = 0;
-        for (int i = 0; i < n_in; i++) sum += (double)w[(size_t)o * (size_t)n_in + (size_t)i] * x[i];
-        out[o] = (float)sum;
-    }
+    w += (size_t)row * (size_t)n_in;
+    for (int i = 0; i < n_in; i++) sum += (double)w[i] * x[i];
+    return sum;
+}
+
+static double bias_of(const float *bias, int i)
+{
+    return bias ? (double)bias[i] : 0;
 }
 
 /* The dense layers behind the mean; the length of what they read changes that of what they give alone. */
 static void apply_dense(const struct embed *e)
 {
     const struct model_dense *dense = model_dense(e->model->model);
-    float *x = e->wide + dense->n_mid;
+    double *x = e->wide + dense->n_mid;
     if (!dense->n_mid || e->pooling != LUTRA_POOL_MEAN) return;
     for (int d = 0; d < e->d_model; d++) x[d] = (float)e->sum[d];
-    multiply(dense->up, x, e->d_model, dense->n_mid, e->wide);
-    multiply(dense->down, e->wide, dense->n_mid, e->d_model, x);
-    for (int d = 0; d < e->d_model; d++) e->sum[d] = x[d];
+    for (int i = 0; i < dense->n_mid; i++) e->wide[i] = (float)dot(dense->up, i, x, e->d_model, 0);
+    for (int d = 0; d < e->d_model; d++) e->sum[d] = (float)dot(dense->down, d, e->wide, dense->n_mid, 0);
 }
 
 /* The sum as a vector of length 1, where it is not zero. */
@@ -165,17 +167,11 @@ static void score(const struct embed *e, int text)
 {
     const struct model_value_head *head = model_value_head(e->model->model);
     double said[2] = {0};
-    size_t d_model = (size_t)e->d_model;
-    for (int d = 0; d < e->d_model; d++) e->wide[d] = (float)e->sum[d];
-    for (size_t o = 0; head->dense && o < d_model; o++) {
-        double sum = head->dense_bias ? (double)head->dense_bias[o] : 0;
-        for (size_t d = 0; d < d_model; d++) sum += (double)head->dense[o * d_model + d] * e->wide[d];
-        e->sum[o] = tanh(sum);
-    }
-    for (int c = 0; c < head->n_class; c++) {
-        said[c] = head->bias ? (double)head->bias[c] : 0;
-        for (size_t d = 0; d < d_model; d++) said[c] += (double)head->weight[(size_t)c * d_model + d] * e->sum[d];
-    }
+    int n = e->d_model;
+    for (int d = 0; d < n; d++) e->wide[d] = (float)e->sum[d];
+    for (int d = 0; head->dense && d < n; d++)
+        e->sum[d] = tanh(dot(head->dense, d, e->wide, n, bias_of(head->dense_bias, d)));
+    for (int c = 0; c < head->n_class; c++) said[c] = dot(head->weight, c, e->sum, n, bias_of(head->bias, c));
     e->out[text] = (float)(head->n_class == 2 ? 1 / (1 + exp(said[1] - said[0])) : said[0]);
 }
 

@@ -388,7 +388,6 @@ int lutra_model_close(lutra_model **model)
 
 bool model_ranks(const lutra_model *m)
 {
-    enum { POOLING_RANK = 4 };
     return m->model && model_hparams(m->model)->pooling == POOLING_RANK && model_value_head(m->model)->n_class > 0;
 }
 

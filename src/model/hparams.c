@@ -302,7 +302,7 @@ int hparams_read(struct hparams *hp, const struct arch **arch, const struct weig
     hp->n_layer -= hp->n_draft_layer;
     TRY(model_get_int(&r, "embedding_length", MODEL_MAX_DIM, &hp->d_model, err));
     TRY(read_feed_forward(&r, err));
-    if (!model_key_is_off(&r, "pooling_type")) TRY(model_opt_int(&r, "pooling_type", 4, &hp->pooling, err));
+    if (!model_key_is_off(&r, "pooling_type")) TRY(model_opt_int(&r, "pooling_type", POOLING_RANK, &hp->pooling, err));
     TRY(read_head_sizes(&r, err));
     const char *eps = r.arch->layer_norm ? "attention.layer_norm_epsilon" : "attention.layer_norm_rms_epsilon";
     TRY(get_float(&r, eps, true, 0.0f, 1.0f, &hp->norm_eps, err));

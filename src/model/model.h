@@ -30,13 +30,15 @@ struct hparams_layer {
     enum layer_kind kind;
 };
 
+enum { POOLING_RANK = 4 };
+
 struct hparams {
     char arch[32]; /* general.architecture */
     int n_layer, d_model, n_vocab;
     int n_head, n_kv_head, d_head, d_ff;         /* of the last layer; `layer` says what each has */
     struct hparams_layer layer[MODEL_MAX_LAYER]; /* [n_layer] */
     int d_per_layer;                             /* of what each layer adds of the token itself; 0: nothing */
-    int pooling;    /* of embeddings, as files number it: 0 none, 1 mean, 2 cls, 3 last, 4 rank */
+    int pooling;    /* of embeddings, as files number it: 0 none, 1 mean, 2 cls, 3 last, POOLING_RANK */
     int n_position; /* rows of the table of learnt positions, the longest text; 0: none */
     int n_ctx_train;
     int n_ctx_orig;    /* before it was stretched by scaling of the rotation */
@@ -102,7 +104,7 @@ int model_n_weight(const struct model *model);
 struct weight *model_weight(struct model *model, int i);
 
 /* The head of a reward model or a ranker: `cls.output`, of one or two classes, on a hidden state or, where the file has
- * a dense layer `cls`, on that layer's outputs behind a ReLU, or tanh in rankers (pooling 4). */
+ * a dense layer `cls`, on that layer's outputs behind a ReLU, or tanh in rankers (POOLING_RANK). */
 struct model_value_head {
     int n_class;                     /* 0: the model has no such head */
     const float *weight, *bias;      /* [n_class][d_model], [n_class] or NULL */
