@@ -139,6 +139,15 @@ int32_t build_repeat(struct builder *b, int32_t what, int32_t min, int32_t max)
     return add(b, (struct expr){.kind = EXPR_REPEAT, .a = what, .min = min, .max = max});
 }
 
+int build_mark(struct builder *b, const char *text, struct until *out)
+{
+    int32_t e = build_text(b, text);
+    TRY(e);
+    struct expr x = ((const struct expr *)b->expr.p)[e];
+    *out = (struct until){.text = x.a, .n_text = x.b};
+    return 0;
+}
+
 int32_t build_until(struct builder *b, const struct until *mark, int32_t n, bool free_text)
 {
     for (int32_t i = 0; i < n; i++) TRY(mark[i].then);

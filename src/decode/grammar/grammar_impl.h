@@ -76,7 +76,9 @@ int32_t build_class(struct builder *b, const struct cp_range *range, int32_t n, 
 int32_t build_seq(struct builder *b, int32_t first, int32_t second);
 int32_t build_alt(struct builder *b, int32_t one, int32_t other);
 int32_t build_repeat(struct builder *b, int32_t what, int32_t min, int32_t max);
-/* The marks' texts are not empty; free_text: the text may end without one. */
+/* A mark, but for what stands behind it; its text is not empty. */
+int build_mark(struct builder *b, const char *text, struct until *out);
+/* free_text: the text may end without one. */
 int32_t build_until(struct builder *b, const struct until *mark, int32_t n, bool free_text);
 int32_t build_rule(struct builder *b, int32_t rule); /* a call */
 int32_t build_new_rule(struct builder *b);           /* its number; set with build_define */

@@ -271,10 +271,8 @@ static int32_t marked_text(struct schema_compiler *c)
     struct until mark[3];
     int32_t open = build_text(b, c->quote);
     for (int i = 0; i < 3; i++) {
-        int32_t text = i ? build_text(b, ends[i - 1]) : open;
-        TRY(text);
-        struct expr x = ((const struct expr *)b->expr.p)[text];
-        mark[i] = (struct until){x.a, x.b, i ? build_never(b) : build_empty(b), false};
+        TRY(build_mark(b, i ? ends[i - 1] : c->quote, &mark[i]));
+        mark[i].then = i ? build_never(b) : build_empty(b);
     }
     return build_seq(b, open, build_until(b, mark, 3, false));
 }

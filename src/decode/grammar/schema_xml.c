@@ -63,10 +63,9 @@ static int32_t text_value(struct schema_compiler *c, json_t *schema, const struc
         c->quote = quote;
         return build_seq(b, e, close);
     }
-    int32_t tag = build_text(b, CLOSE);
-    TRY(tag);
-    struct expr mark = ((const struct expr *)b->expr.p)[tag];
-    struct until end = {mark.a, mark.b, build_text(b, "\n"), false};
+    struct until end;
+    TRY(build_mark(b, CLOSE, &end));
+    end.then = build_text(b, "\n");
     return build_until(b, &end, 1, false);
 }
 

@@ -81,11 +81,10 @@ static int32_t free_text(struct schema_compiler *c, const char *end)
 {
     struct builder *b = &c->b;
     if (!*end) return build_until(b, NULL, 0, true);
-    int32_t mark = build_text(b, end);
-    TRY(mark);
-    struct expr x = ((const struct expr *)b->expr.p)[mark];
-    struct until until = {x.a, x.b, build_empty(b), false};
-    return build_until(b, &until, 1, false);
+    struct until mark;
+    TRY(build_mark(b, end, &mark));
+    mark.then = build_empty(b);
+    return build_until(b, &mark, 1, false);
 }
 
 /* A tag without the first `skip` bytes of what begins it. */
@@ -142,10 +141,10 @@ static int32_t triggered(struct schema_compiler *c, json_t *x, int depth)
         {
             const char *text = json_string_value(item);
             if (!text || !*text || n == TRIGGERS) return wrong(c, "triggers are up to 32 texts");
-            int32_t at = build_text(b, text), then = tags(c, x, text, depth);
-            TRY(at);
-            struct expr e = ((const struct expr *)b->expr.p)[at];
-            mark[n++] = (struct until){e.a, e.b, once ? then : build_seq(b, then, build_rule(b, rule)), kind == 1};
+            TRY(build_mark(b, text, &mark[n]));
+            int32_t then = tags(c, x, text, depth);
+            mark[n].then = once ? then : build_seq(b, then, build_rule(b, rule));
+            mark[n++].at_start = kind == 1;
         }
     }
     if (n == 0) return wrong(c, "no triggers");
@@ -170,12 +169,6 @@ static int32_t format(struct schema_compiler *c, json_t *x, int depth)
     return lutra_fail(c->b.err, LUTRA_E_UNSUPPORTED, "structural tag: the type '%.40s' is not built", type);
 }
 
-static char *copy(const char *text)
-{
-    char *to = malloc(strlen(text) + 1);
-    return to ? strcpy(to, text) : NULL;
-}
-
 int grammar_open_structure(struct grammar **out, const char *json, size_t n_bytes, struct lutra_error *err)
 {
     *out = NULL;
@@ -189,7 +182,7 @@ int grammar_open_structure(struct grammar **out, const char *json, size_t n_byte
     int rc = build_new_rule(&c.b);
     if (rc >= 0) rc = build_define(&c.b, 0, format(&c, json_object_get(x, "format"), 0));
     if (rc >= 0) rc = grammar_compile(out, &c.b, 0);
-    if (rc >= 0 && *c.note && !((*out)->note = copy(c.note))) {
+    if (rc >= 0 && *c.note && !((*out)->note = strdup(c.note))) {
         grammar_close(out);
         rc = lutra_fail(&why, LUTRA_E_NO_MEMORY, "grammar: out of memory");
     }
