@@ -115,6 +115,18 @@ int temporary_create(const char *path, char **name)
     return create_first(path, create_file, name);
 }
 
+bool temporary_write(int fd, const void *bytes, size_t n)
+{
+    while (n > 0) {
+        ssize_t k = write(fd, bytes, n);
+        if (k < 0 && errno == EINTR) continue;
+        if (k <= 0) return false;
+        bytes = (const char *)bytes + k;
+        n -= (size_t)k;
+    }
+    return true;
+}
+
 int temporary_folder(const char *path, char **name)
 {
     return create_first(path, create_folder, name);

@@ -10,10 +10,14 @@
 #define LUTRA_BASE_TEMPORARY_H
 
 #include <stdbool.h>
+#include <stddef.h>
 
 /* Removes what dead writers of `path` left, and creates a new one.  Returns its descriptor, to write to, and its name
  * in *name (to be freed); or -1 with errno, *name NULL or what could not be created. */
 int temporary_create(const char *path, char **name);
+
+/* Writes all n bytes; false: errno says why not. */
+bool temporary_write(int fd, const void *bytes, size_t n);
 
 /* The same with a folder; what it returns only holds the lock. */
 int temporary_folder(const char *path, char **name);

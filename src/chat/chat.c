@@ -200,11 +200,7 @@ int lutra_chat_tokenize(const lutra_model *model, const struct lutra_chat *chat,
         rc = text_encode_marked(model->vocab, whole, text.input, TEXT_PARSE_SPECIAL, &work, &list, err);
     }
     text_template_text_free(&text);
-    if (rc == 0) {
-        *n_tok = (int)list.n;
-        size_t n = list.n < (size_t)n_max ? list.n : (size_t)n_max;
-        if (n_max > 0 && n > 0) memcpy(tokens, list.ids, n * sizeof *tokens);
-    }
+    if (rc == 0) text_tokens_give(&list, tokens, n_max, n_tok);
     text_tokens_fini(&list);
     return rc;
 }

@@ -97,10 +97,7 @@ int lutra_rerank_tokenize(const lutra_model *m, const char *query, const char *d
     TRY(weights_opt_str(m->weights, TEMPLATE_KEY, &form, err));
     int rc = form.s ? by_template(m, form, query, document, &all, err) : as_pair(m, query, document, &all, &first, err);
     if (rc == 0) {
-        size_t n = n_max > 0 ? (size_t)n_max : 0;
-        if (all.n < n) n = all.n;
-        if (n) memcpy(tokens, all.ids, n * sizeof *tokens);
-        *n_tok = (int)all.n;
+        text_tokens_give(&all, tokens, n_max, n_tok);
         *n_first = (int)(form.s ? all.n : first);
     }
     text_tokens_fini(&all);

@@ -19,11 +19,7 @@ int lutra_tokenize(const lutra_model *model, const char *text, size_t n_bytes, i
     unsigned how =
         (flags & LUTRA_ADD_SPECIAL ? TEXT_ADD_SPECIAL : 0) | (flags & LUTRA_PARSE_SPECIAL ? TEXT_PARSE_SPECIAL : 0);
     int rc = text_encode(model->vocab, text, n_bytes, how, &list, err);
-    if (rc == 0) {
-        *n_tok = (int)list.n;
-        size_t n = list.n < (size_t)n_max ? list.n : (size_t)n_max;
-        if (n_max > 0 && n > 0) memcpy(tokens, list.ids, n * sizeof *tokens);
-    }
+    if (rc == 0) text_tokens_give(&list, tokens, n_max, n_tok);
     text_tokens_fini(&list);
     return rc;
 }

@@ -168,10 +168,10 @@ static bool find_cuts(
     const struct op_list *list = model_ops(m->model);
     enum profile_plan kind = m->plan_kind[rows];
     if (kind == PLAN_EVEN) return false;
+    if (kind == PLAN_SOLVED) return m->profile && profile_cuts(m->profile, rows, kind, list, device, n_device, cut);
     struct device *first = device[0];
     for (int i = n_device - 1; i >= 0; i--)
         if (device[i]->caps.speed > 0) first = device[i];
-    if (kind == PLAN_SOLVED) return m->profile && profile_cuts(m->profile, rows, kind, list, device, n_device, cut);
     for (int i = 0; i < list->n_op; i++) cut[i] = (struct plan_cut){1, {first}, {1}};
     return true;
 }

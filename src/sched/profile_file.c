@@ -58,17 +58,8 @@ int profile_write(const char *path, const char *text, struct lutra_error *err)
 {
     char *name;
     int fd = temporary_create(path, &name), rc = 0;
-    size_t n = strlen(text);
     if (!name) rc = lutra_fail(err, LUTRA_E_NO_MEMORY, "%s: out of memory", path);
-    for (size_t at = 0; rc == 0 && fd >= 0 && at < n;) {
-        ssize_t k = write(fd, text + at, n - at);
-        if (k < 0 && errno == EINTR) continue;
-        if (k <= 0)
-            rc = lutra_fail(err, LUTRA_E_IO, "%s: %s", path, strerror(errno));
-        else
-            at += (size_t)k;
-    }
-    if (rc == 0 && (fd < 0 || fsync(fd) < 0 || rename(name, path) < 0))
+    if (rc == 0 && (fd < 0 || !temporary_write(fd, text, strlen(text)) || fsync(fd) < 0 || rename(name, path) < 0))
         rc = lutra_fail(err, LUTRA_E_IO, "%s: %s", path, strerror(errno));
     if (rc < 0 && fd >= 0) unlink(name);
     if (fd >= 0) close(fd);

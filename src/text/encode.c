@@ -42,6 +42,13 @@ int text_tokens_push(struct text_tokens *tokens, int32_t id)
     return 0;
 }
 
+void text_tokens_give(const struct text_tokens *tokens, int32_t *out, int n_max, int *n)
+{
+    size_t room = n_max > 0 ? (size_t)n_max : 0, k = tokens->n < room ? tokens->n : room;
+    if (k > 0) memcpy(out, tokens->ids, k * sizeof *out);
+    *n = (int)tokens->n;
+}
+
 void text_tokens_fini(struct text_tokens *tokens)
 {
     free(tokens->ids);

@@ -45,6 +45,8 @@ int text_encode_marked(const struct text_vocab *vocab, struct text_bytes text, c
     const struct text_work *work, struct text_tokens *out, struct lutra_error *err);
 
 int text_tokens_push(struct text_tokens *tokens, int32_t id); /* LUTRA_E_NO_MEMORY */
+/* Copies to out [n_max] as many as there is room for; *n: how many there are. */
+void text_tokens_give(const struct text_tokens *tokens, int32_t *out, int n_max, int *n);
 void text_tokens_fini(struct text_tokens *tokens);
 
 #endif

@@ -46,18 +46,6 @@ bool figures_read(const char *path, uint64_t key, double *out, int n)
     return true;
 }
 
-static bool write_all(int fd, const void *bytes, size_t n)
-{
-    while (n > 0) {
-        ssize_t k = write(fd, bytes, n);
-        if (k < 0 && errno == EINTR) continue;
-        if (k <= 0) return false;
-        bytes = (const char *)bytes + k;
-        n -= (size_t)k;
-    }
-    return true;
-}
-
 int figures_write(const char *path, uint64_t key, const double *x, int n, struct lutra_error *err)
 {
     uint64_t word[WORDS];
@@ -65,7 +53,7 @@ int figures_write(const char *path, uint64_t key, const double *x, int n, struct
     size_t bytes = lay_out(word, key, x, n);
     int fd = temporary_create(path, &name), rc = 0;
     if (!name) return lutra_fail(err, LUTRA_E_NO_MEMORY, "%s: out of memory", path);
-    if (fd < 0 || !write_all(fd, word, bytes) || rename(name, path) != 0) {
+    if (fd < 0 || !temporary_write(fd, word, bytes) || rename(name, path) != 0) {
         rc = lutra_fail(err, LUTRA_E_IO, "%s: %s", name, strerror(errno));
         if (fd >= 0) unlink(name);
     }
