@@ -99,13 +99,13 @@ void exchange_begin(struct exchange *x)
 
 void exchange_end(struct exchange *x, const struct problem *p)
 {
+    permit_end(x); /* before the reply: whoever has that may ask again */
+    atomic_fetch_sub(&x->server->n_exchange, 1);
     pthread_mutex_lock(&x->lock);
     if (p && p->status) x->problem = *p;
     x->done = x->ready = true;
     wake(x);
     pthread_mutex_unlock(&x->lock);
-    permit_end(x);
-    atomic_fetch_sub(&x->server->n_exchange, 1);
     exchange_release(x);
 }
 
