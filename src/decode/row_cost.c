@@ -28,7 +28,6 @@ void row_cost_init(struct row_cost *c, double row, double seen)
     memset(c, 0, sizeof *c);
     c->row = row;
     c->seen = seen;
-    c->prompt_row_us = -1;
 }
 
 void row_cost_know(struct row_cost *c, const double us[ROW_COST_KNOTS])
@@ -129,21 +128,53 @@ int row_cost_flat(const struct row_cost *c, int known, int most)
     return n < most ? n : most;
 }
 
-void row_cost_learn_prompt(struct row_cost *c, int n_prompt, int n_other, double n_seen, uint64_t us)
+/* ---- prompts ---- */
+
+static double seen_work(const struct row_cost *c)
 {
-    enum { TELLING = 8 };
-    double more = (double)us;
-    if (n_prompt < TELLING) return;
-    if (row_cost_known(c)) more -= row_cost_of(c, n_other > 0 ? n_other : 1, n_seen);
-    more = more > 0 ? more / n_prompt : 0;
-    c->prompt_row_us = c->prompt_row_us < 0 ? more : c->prompt_row_us + (more - c->prompt_row_us) / 4;
+    return c->row > 0 ? c->seen / c->row : 0;
 }
 
-double row_cost_prompt_rows(const struct row_cost *c, int n_other, double n_seen, uint64_t us, double unknown)
+double row_cost_work(const struct row_cost *c, int pos, int n)
 {
-    double left = (double)us;
-    if (c->prompt_row_us == 0) return INFINITY;
-    if (c->prompt_row_us < 0) return unknown;
-    if (row_cost_known(c)) left -= row_cost_of(c, n_other, n_seen);
-    return left / c->prompt_row_us;
+    return n + seen_work(c) * n * (pos + (n + 1) / 2.0);
+}
+
+/* The root of the square that row_cost_work() is. */
+int row_cost_rows(const struct row_cost *c, int pos, double work)
+{
+    double k = seen_work(c), b = 1 + k * (pos + 0.5);
+    if (!(work > 0)) return 0;
+    double n = isinf(work) ? work : 2 * work / (b + sqrt(b * b + 2 * k * work));
+    return n < INT32_MAX ? (int)(n + 1e-9) : INT32_MAX;
+}
+
+/* A pass without others reads the weights all the same, as one row does. */
+static double others_us(const struct row_cost *c, const struct row_cost_others *o)
+{
+    if (!row_cost_known(c)) return 0;
+    return o->n_row > 0 ? row_cost_of(c, o->n_row, o->n_seen) : row_cost_of(c, 1, 0);
+}
+
+/* Passes far from the average say more of what comes than it does. */
+void row_cost_learn_mixed(struct row_cost *c, double work, const struct row_cost_others *o, uint64_t us)
+{
+    enum { TELLING = 8, FAR = 2 };
+    static const double follow = 0.25;
+    struct row_cost_mixed *m = &c->mixed, now = {work, (double)us, others_us(c, o)};
+    if (work < TELLING || us == 0) return;
+    if (work > FAR * m->work || work * FAR < m->work) *m = now;
+    m->work += follow * (now.work - m->work);
+    m->us += follow * (now.us - m->us);
+    m->other_us += follow * (now.other_us - m->other_us);
+}
+
+double row_cost_prompt_work(const struct row_cost *c, const struct row_cost_others *o, uint64_t us)
+{
+    static const double most_others = 0.75; /* of a pass, at most */
+    const struct row_cost_mixed *m = &c->mixed;
+    if (m->work <= 0) return 0;
+    double now = m->us + others_us(c, o) - m->other_us, more = (double)us - now;
+    double mine = more > 0 ? now : m->us - least(m->other_us, most_others * m->us);
+    return m->work * (1 + more / mine);
 }

@@ -2,9 +2,14 @@
  *
  * What a pass costs by the number of its rows: counted at first, measured as passes go by.
  *
- *     row_cost_init(&c, 0.09, 1e-5);             a row beside the first, a position seen: in passes that only read the
- *     weights row_cost_learn(&c, n_row, n_seen, us);     after each pass of decoding
+ *     row_cost_init(&c, 0.09, 1e-5);             a row beside the first, a position that a row's attention reads, where
+ *                                                a pass that only reads the weights is 1
+ *     row_cost_learn(&c, n_row, n_seen, us);     after each pass of decoding
  *     row_cost_of(&c, 8, 8 * 1024)               to compare: microseconds once something was learnt
+ *
+ *     row_cost_learn_mixed(&c, work, &others, us);               after each pass with rows of prompts
+ *     work = row_cost_prompt_work(&c, &others, 100000);          how much of prompts takes a pass to 100 ms
+ *     n = row_cost_rows(&c, pos, work);                          as rows from position pos on
  *
  * Times are those of a machine that has other work, too: an estimate follows faster passes at once and slower ones
  * slowly. Row counts that were not tried count as the cheapest that they may be, so that they are, until what proved
@@ -25,8 +30,11 @@ struct row_cost {
     double row, seen; /* of a pass that only reads the weights: a row; a position that a row's attention reads */
     double us[ROW_COST_KNOTS]; /* measured around so many rows (row_cost.c), per counted unit; 0: not yet */
     int idle[ROW_COST_KNOTS];  /* passes since */
-    double prompt_row_us;      /* of a prompt's row beside others; < 0: not yet */
-    double all_us, missed_us;  /* of all passes; by how much those of new row counts were above their estimates */
+    struct row_cost_mixed {    /* averages over passes with rows of prompts */
+        double work, us;       /* work of the prompts; the whole pass.  work 0: there was none */
+        double other_us;       /* row_cost_of the others */
+    } mixed;
+    double all_us, missed_us; /* of all passes; by how much those of new row counts were above their estimates */
 };
 
 /* A row beside the first, in passes that only read the weights: they are `bytes`, of which a row takes `mac`
@@ -48,12 +56,24 @@ double row_cost_of(const struct row_cost *c, int n_row, double n_seen);
 
 void row_cost_learn(struct row_cost *c, int n_row, double n_seen, uint64_t us);
 
-/* What a pass of n_prompt rows of prompts and n_other others, which see n_seen positions, says of the former: a few
- * rows cost what one does, and say nothing. */
-void row_cost_learn_prompt(struct row_cost *c, int n_prompt, int n_other, double n_seen, uint64_t us);
+/* The rows of a pass that are not of prompts. */
+struct row_cost_others {
+    int n_row;
+    double n_seen; /* positions that they see, added up */
+};
 
-/* How many rows of prompts make a pass of n_other others take about `us`; `unknown` before any were learnt. */
-double row_cost_prompt_rows(const struct row_cost *c, int n_other, double n_seen, uint64_t us, double unknown);
+/* The work of n rows of a prompt from position pos on, in rows without a context: later rows read more of the cache. */
+double row_cost_work(const struct row_cost *c, int pos, int n);
+/* How many rows from position pos on come to at most so much work. */
+int row_cost_rows(const struct row_cost *c, int pos, double work);
+
+/* A pass with so much work of prompts took us.  That of few rows is lost in what the others take, and says nothing. */
+void row_cost_learn_mixed(struct row_cost *c, double work, const struct row_cost_others *o, uint64_t us);
+
+/* How much work of prompts takes a pass to `us`; at most 0: none, or nothing was measured.  It lies on the line through
+ * the average pass: down from there as steep as the others' estimate leaves it, up as if the prompts were all that
+ * takes time, so that no error of that estimate makes a pass long. */
+double row_cost_prompt_work(const struct row_cost *c, const struct row_cost_others *o, uint64_t us);
 
 /* How many rows a pass holds at about the cost of one (1.6 of it, as device_caps.flat_rows is meant), at most `most`;
  * `known` until passes of different sizes were measured. */

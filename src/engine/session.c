@@ -446,6 +446,13 @@ static int list_results(lutra_session *s, struct lutra_error *err)
     return 0;
 }
 
+/* Whether row r is one of several that follow each other, and no draft: of a text that is evaluated. */
+static bool in_chain(const struct batch *b, int r)
+{
+    bool goes_on = r + 1 < b->n_row && b->row[r + 1].parent == r && !(b->row[r + 1].want & ROW_DRAFT);
+    return !(b->row[r].want & ROW_DRAFT) && (b->row[r].parent >= 0 || goes_on);
+}
+
 static void account(lutra_session *s, const struct step *step, uint64_t us)
 {
     struct demand sum;
@@ -454,14 +461,19 @@ static void account(lutra_session *s, const struct step *step, uint64_t us)
     int n_row = s->batch.n_row, flat = row_cost_flat(&s->cost, caps.flat_rows, caps.max_rows);
     uint64_t drafts = 0;
     int n_prompt = 0;
-    double seen = 0, seen_other = 0;
+    double seen = 0, work = 0;
+    struct row_cost_others others = {0};
     for (int r = 0; r < n_row; r++) {
-        seen += s->batch.row[r].pos + 1;
-        bool draft = (s->batch.row[r].want & ROW_DRAFT) != 0;
-        drafts += draft;
-        bool prompt = !draft && s->batch.row[r].parent >= 0;
-        n_prompt += prompt;
-        if (!prompt) seen_other += s->batch.row[r].pos + 1;
+        const struct row *row = &s->batch.row[r];
+        seen += row->pos + 1;
+        drafts += (row->want & ROW_DRAFT) != 0;
+        if (in_chain(&s->batch, r)) {
+            n_prompt++;
+            work += row_cost_work(&s->cost, row->pos, 1);
+        } else {
+            others.n_row++;
+            others.n_seen += row->pos + 1;
+        }
     }
     s->stats.n_step++;
     s->stats.rows_valid += (uint64_t)n_row - drafts;
@@ -473,7 +485,7 @@ static void account(lutra_session *s, const struct step *step, uint64_t us)
     s->stats.cache_bytes += kv_view_read_bytes(step->kv, n_row);
     s->stats.mac += sum.mac;
     *(n_prompt ? &s->stats.prompt_us : &s->stats.decode_us) += us;
-    if (n_prompt) row_cost_learn_prompt(&s->cost, n_prompt, n_row - n_prompt, seen_other, us);
+    if (n_prompt) row_cost_learn_mixed(&s->cost, work, &others, us);
     if (n_prompt || s->fixed_cost > 0) return;
     row_cost_learn(&s->cost, n_row, seen, us);
     s->n_cost++;

@@ -6,6 +6,8 @@
  * follows, a sample walks on as long as it picks what was guessed, several tokens in one pass.  Prompts fill what is
  * left.
  */
+#include <math.h>
+
 #include "engine/session_impl.h"
 
 /* ---- samples ---- */
@@ -147,16 +149,13 @@ static int least_rows(const lutra_session *s)
     return s->batch.bulk > 16 ? s->batch.bulk : 16;
 }
 
-/* Rows that prompts may have in this pass. */
-static int prompt_rows(const lutra_session *s, const struct pass *pass)
+/* How much work of prompts (row_cost_work) this pass may have beside its other rows. */
+static double prompt_work(const lutra_session *s, const struct pass *pass)
 {
-    int least = least_rows(s), room = pass->left.rows;
-    double seen = 0;
-    if (pass->n_tip == 0 || !s->prompt_us) return room;
-    for (int i = 0; i < pass->batch->n_row; i++) seen += pass->batch->row[i].pos + 1;
-    double n = row_cost_prompt_rows(&s->cost, pass->batch->n_row, seen, s->prompt_us, KV_BLOCK);
-    if (n > room) n = room;
-    return n > least ? (int)n : least < room ? least : room;
+    struct row_cost_others others = {.n_row = pass->batch->n_row};
+    if (pass->n_tip == 0 || !s->prompt_us) return INFINITY;
+    for (int i = 0; i < others.n_row; i++) others.n_seen += pass->batch->row[i].pos + 1;
+    return row_cost_prompt_work(&s->cost, &others, s->prompt_us);
 }
 
 enum { TEXT_WAITS, TEXT_CHOSEN, TEXT_SERVED };
@@ -192,18 +191,32 @@ static int offer_text(struct pass *pass, struct text_way *w, int n)
     return w->n_row;
 }
 
-/* Prompts share the rows in equal parts, those served least so far where there are too few; what short ones leave goes
- * to the longer ones. */
+/* The texts that are in this pass: as many as may have a least part each, least served first. */
+static void choose_texts(const lutra_session *s, double work)
+{
+    struct text_way *w;
+    int n, least = least_rows(s);
+    for (bool first = true; (w = smallest(s, TEXT_WAITS, n_served, &n)); first = false) {
+        work -= row_cost_work(&s->cost, w->seq->n_done, least < n_left(w) ? least : n_left(w));
+        if (work < 0 && !first) return;
+        w->in_pass = TEXT_CHOSEN;
+    }
+}
+
+/* Prompts share the work in equal parts, those served least so far where there is too little; what short ones leave
+ * goes to the longer ones.  The first gets its least part in any case. */
 static void offer_prompts(void *self, struct pass *pass)
 {
     lutra_session *s = self;
     struct text_way *w;
-    int rows = prompt_rows(s, pass), least = least_rows(s), n;
+    double left = prompt_work(s, pass);
+    int n, least = least_rows(s);
     texts_under_way(s);
-    for (int i = 0; i <= rows / least && (w = smallest(s, TEXT_WAITS, n_served, &n)); i++) w->in_pass = TEXT_CHOSEN;
-    while (rows > 0 && (w = smallest(s, TEXT_CHOSEN, n_left, &n))) {
-        int share = rows / n > least ? rows / n : least;
-        rows -= offer_text(pass, w, share < rows ? share : rows);
+    choose_texts(s, left);
+    for (bool first = true; (w = smallest(s, TEXT_CHOSEN, n_left, &n)); first = false) {
+        int at = w->seq->n_done, share = row_cost_rows(&s->cost, at, left / n), all = row_cost_rows(&s->cost, at, left);
+        if (share < least) share = all < least && !first ? all : least;
+        left -= row_cost_work(&s->cost, at, offer_text(pass, w, share));
         w->in_pass = TEXT_SERVED;
     }
 }

@@ -7,17 +7,21 @@
 
 enum { N_LONG = 900, N_SHORT = 50, N_SAID = 60, ROW_US = 1000 };
 
-/* Time passes with the rows of a pass, ROW_US for each: what is measured is the same everywhere. */
+/* Time passes with the rows of a pass, ROW_US for each, and so much more by its position as `dear` times what is
+ * counted: what is measured is the same everywhere. */
 static struct {
     lutra_session *s;
-    uint64_t now;
+    double now, dear;
 } slow;
 
 static uint64_t by_rows(void *state)
 {
     (void)state;
-    if (slow.s) slow.now += (uint64_t)slow.s->batch.n_row * ROW_US / 2;
-    return slow.now;
+    for (int r = 0; slow.s && r < slow.s->batch.n_row; r++) {
+        double more = slow.dear * (row_cost_work(&slow.s->cost, slow.s->batch.row[r].pos, 1) - 1);
+        slow.now += ROW_US / 2 * (1 + more);
+    }
+    return (uint64_t)slow.now;
 }
 
 struct heard {
@@ -103,8 +107,50 @@ static void prompts_do_not_stop_samples(void **state)
     fixture_close(&f);
 }
 
+/* Microseconds of the longest pass with more than the least rows of a prompt, while a sample runs and prompts come at
+ * other positions. */
+static double longest_us(struct fixture *f, uint64_t prompt_us)
+{
+    static struct heard h[4];
+    struct lutra_stats a, b;
+    double most = 0;
+    open_session(f, prompt_us);
+    submit(f->s, 0, N_SHORT, N_SAID, &h[0]);
+    OK(lutra_step(f->s, NULL, err));
+    submit(f->s, 5000, N_LONG, 5, &h[1]);
+    for (int i = 1, n_active = 1; n_active; i++) {
+        lutra_session_stats(f->s, &a, sizeof a);
+        OK(lutra_step(f->s, &n_active, err));
+        lutra_session_stats(f->s, &b, sizeof b);
+        bool counts = b.prompt_tokens - a.prompt_tokens > 16 && h[0].n < N_SAID;
+        if (counts && (double)(b.prompt_us - a.prompt_us) > most) most = (double)(b.prompt_us - a.prompt_us);
+        if (i == 5) submit(f->s, 9000, 3 * N_SHORT, 5, &h[2]);
+        if (h[1].n && !h[3].n) submit(f->s, 5000, N_LONG - 64, 5, &h[3]); /* most of it is in the cache */
+    }
+    return most;
+}
+
+static void late_positions_take_fewer_rows(void **state)
+{
+    (void)state;
+    struct fixture f;
+    fixture_open(&f, "tiny-qwen2", "Q4_0", 2);
+    f.rt->clock = (struct clock){.now_us = by_rows};
+    for (slow.dear = 0; slow.dear <= 4; slow.dear = slow.dear * 2 + (slow.dear == 0)) {
+        double us = longest_us(&f, 100 * ROW_US);
+        print_message("%g times: a row at 900 is worth %.2f, the longest pass %.0f ms\n", slow.dear,
+            1 + slow.dear * (row_cost_work(&f.s->cost, 900, 1) - 1), us / 1000);
+        assert_true(us > 60 * ROW_US && us < (slow.dear > 1 ? 130 : 105) * ROW_US);
+    }
+    slow.s = NULL, slow.dear = 0;
+    fixture_close(&f);
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(prompts_do_not_stop_samples)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(prompts_do_not_stop_samples),
+        cmocka_unit_test(late_positions_take_fewer_rows),
+    };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
