@@ -90,6 +90,8 @@ struct server {
     struct queue inbox;
     bool work_changed; /* a cancel */
     bool works, work_ends;
+    lutra_session **at_work;  /* [set->n_model] the thread's own */
+    lutra_session *waits_for; /* one of those that the thread sleeps for */
     pthread_t work_thread;
 
     /* Watch thread: connections. */

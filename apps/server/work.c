@@ -3,6 +3,7 @@
  * The stepping thread: the only one that steps sessions.  Front threads submit; it cancels requests whose client is
  * gone, pauses those whose client does not read, ends what is over, and sleeps while nothing runs.
  */
+#include <stdlib.h>
 #include <string.h>
 
 #include "embed.h"
@@ -111,19 +112,54 @@ static void pause_full(struct exchange *x)
             (is ? lutra_request_pause : lutra_request_resume)(x->model->loaded.session, x->ask.prompt[i].id);
 }
 
-static bool may_go_on(const struct queue *running)
+/* The sessions of running requests into s->at_work; returns how many.  embeds: some are texts to be turned into
+ * vectors, which no session's step does. */
+static int sessions_at_work(struct server *s, const struct queue *running, bool *embeds)
 {
-    for (const struct exchange *x = running->first; x; x = x->next)
-        if (!atomic_load(&x->paused) || atomic_load(&x->gone)) return true;
-    return false;
+    int n = 0;
+    *embeds = false;
+    for (const struct exchange *x = running->first; x; x = x->next) {
+        int i = 0;
+        while (i < n && s->at_work[i] != x->model->loaded.session) i++;
+        if (x->ask.embeds)
+            *embeds = true;
+        else if (i == n)
+            s->at_work[n++] = x->model->loaded.session;
+    }
+    return n;
+}
+
+/* With the lock, which is given up meanwhile: sleeps until there is something to do, or a request is put or ends.  A
+ * running request holds its session, so that it can be woken by that. */
+static void sleep_idle(struct server *s, const struct queue *running)
+{
+    bool embeds;
+    int n = sessions_at_work(s, running, &embeds);
+    if (embeds) return;
+    if (n == 0) {
+        pthread_cond_wait(&s->work_ready, &s->work_lock);
+        return;
+    }
+    s->waits_for = s->at_work[0];
+    pthread_mutex_unlock(&s->work_lock);
+    lutra_wait(s->at_work, n, LUTRA_WAIT_FOREVER);
+    pthread_mutex_lock(&s->work_lock);
+    s->waits_for = NULL;
+}
+
+/* With the lock. */
+static void wake(struct server *s)
+{
+    pthread_cond_signal(&s->work_ready);
+    lutra_wake(s->waits_for);
 }
 
 /* Takes in what was put, and waits while there is nothing to do.  false: the end. */
 static bool take_in(struct server *s, struct queue *running)
 {
     pthread_mutex_lock(&s->work_lock);
-    while (!s->inbox.first && !s->work_changed && !may_go_on(running) && !(s->work_ends && !running->first))
-        pthread_cond_wait(&s->work_ready, &s->work_lock);
+    if (running->first && !s->inbox.first && !s->work_changed) sleep_idle(s, running);
+    while (!running->first && !s->inbox.first && !s->work_changed && !s->work_ends) sleep_idle(s, running);
     struct queue in = s->inbox;
     s->inbox = (struct queue){0};
     s->work_changed = false;
@@ -210,7 +246,7 @@ void work_put(struct server *s, struct exchange *x)
 {
     pthread_mutex_lock(&s->work_lock);
     queue_put(&s->inbox, x);
-    pthread_cond_signal(&s->work_ready);
+    wake(s);
     pthread_mutex_unlock(&s->work_lock);
 }
 
@@ -218,13 +254,14 @@ void work_poke(struct server *s)
 {
     pthread_mutex_lock(&s->work_lock);
     s->work_changed = true;
-    pthread_cond_signal(&s->work_ready);
+    wake(s);
     pthread_mutex_unlock(&s->work_lock);
 }
 
 int work_start(struct server *s)
 {
-    s->works = pthread_create(&s->work_thread, NULL, run, s) == 0;
+    s->at_work = calloc((size_t)s->set->n_model, sizeof *s->at_work);
+    s->works = s->at_work && pthread_create(&s->work_thread, NULL, run, s) == 0;
     return s->works ? 0 : -1;
 }
 
@@ -233,8 +270,9 @@ void work_stop(struct server *s)
     if (!s->works) return;
     pthread_mutex_lock(&s->work_lock);
     s->work_ends = true;
-    pthread_cond_signal(&s->work_ready);
+    wake(s);
     pthread_mutex_unlock(&s->work_lock);
     pthread_join(s->work_thread, NULL);
+    free(s->at_work);
     s->works = false;
 }
