@@ -54,6 +54,10 @@ struct lutra_model {
 /* Whether it has a head that says how well a document answers. */
 bool model_ranks(const lutra_model *m);
 
+/* The MTP block of a model, as a model whose sessions draft for it; closed before it.  With the turn.
+ * LUTRA_E_UNSUPPORTED: it has none. */
+int model_open_block(lutra_model **out, lutra_model *trunk, struct lutra_error *err);
+
 /* plans.c: the plan of a pass. */
 struct plan *model_plan(lutra_model *m, int n_row);
 /* Its devices that are left, in order; returns how many. */

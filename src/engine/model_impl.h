@@ -11,10 +11,6 @@
  * is prepared again from the file.  With the turn. */
 int model_leave_device(struct lutra_model *m, struct device *lost, struct lutra_error *err);
 
-/* model.c: the MTP block of a model, as a model whose sessions draft for it (mtp.c); closed before it.
- * LUTRA_E_UNSUPPORTED: it has none. */
-int model_open_block(lutra_model **out, lutra_model *trunk, struct lutra_error *err);
-
 /* plans.c: the devices that its passes may use: those that lutra_model_settings.device names, NULL: all; where none of
  * them is left, all that are. */
 int model_choose_devices(lutra_model *m, const char *names, struct lutra_error *err);

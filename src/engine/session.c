@@ -212,19 +212,37 @@ static void open_cost(lutra_session *s)
     if (!(s->fixed_cost > 0)) packed_costs_read(s);
 }
 
-int session_speculate(lutra_session *s, bool anyway, struct lutra_error *err)
+void session_join(lutra_session *s, int which, struct session_drafter drafter)
 {
-    if (s->speculator || !(anyway || s->draft_model || spec_settings_any(&s->spec))) return 0;
+    s->drafter[which] = drafter;
+    s->bytes += drafter.own->bytes;
+}
+
+static const struct spec_model *face_of(const lutra_session *s, int which)
+{
+    return s->drafter[which].ops ? &s->drafter[which].face : NULL;
+}
+
+static int open_speculator(lutra_session *s, struct lutra_error *err)
+{
     struct spec_limits lim = {.n_draft = s->n_draft,
         .n_seq = s->n_seq,
         .n_vocab = model_ops(s->model->model)->n_vocab,
-        .model = s->draft_model ? &s->draft_face : NULL,
-        .mtp = s->mtp ? &s->mtp_face : NULL,
+        .model = face_of(s, DRAFTER_MODEL),
+        .mtp = face_of(s, DRAFTER_MTP),
         .cost = &s->cost,
         .clock = &s->model->runtime->clock};
     TRY(speculator_open(&s->speculator, &s->spec, &lim, err));
     source_add(&s->sources, speculator_source(s->speculator));
     return 0;
+}
+
+int session_speculate(lutra_session *s, bool anyway, struct lutra_error *err)
+{
+    bool any = anyway || s->drafter[DRAFTER_MODEL].ops || spec_settings_any(&s->spec);
+    int rc = s->speculator || !any ? 0 : open_speculator(s, err);
+    s->spec.types = NULL; /* the caller's, while it opens */
+    return rc;
 }
 
 static int read_experiment(lutra_session *s, const struct lutra_session_settings *set, struct lutra_error *err)
@@ -255,21 +273,6 @@ static int fit_encoder(lutra_session *s, int most_rows, struct lutra_error *err)
     return 0;
 }
 
-/* The model's MTP block, where the settings name it; `auto` does without one that cannot run. */
-static int open_mtp(lutra_session *s, struct lutra_error *err)
-{
-    enum spec_need need = spec_settings_need_mtp(&s->spec);
-    struct lutra_error why;
-    if (need == SPEC_WITHOUT || (need == SPEC_TAKES && model_hparams(s->model->model)->n_draft_layer == 0)) return 0;
-    int rc = mtp_open(&s->mtp, s, &why);
-    if (rc < 0 && need == SPEC_NEEDS) return lutra_fail(err, rc, "%s", why.what);
-    if (rc < 0) log_line(&s->model->runtime->log, LUTRA_LOG_WARN, "drafts without the MTP block: %s", why.what);
-    if (rc < 0) return 0;
-    s->mtp_face = mtp_face(s->mtp);
-    s->bytes += mtp_bytes(s->mtp);
-    return 0;
-}
-
 static int open_all(lutra_session *s, const struct lutra_session_settings *set, struct lutra_error *err)
 {
     enum quant_type type = QUANT_F16;
@@ -292,8 +295,6 @@ static int open_all(lutra_session *s, const struct lutra_session_settings *set, 
     TRY(fit_encoder(s, caps.max_rows < ROWS_MOST ? caps.max_rows : ROWS_MOST, err));
     int bulk = plan_bulk_rows(&s->model->plan);
     bool writes = !model_ops(s->model->model)->whole;
-    if (set->draft_model && (!writes || (set->draft_model->model && model_ops(set->draft_model->model)->whole)))
-        return lutra_fail(err, LUTRA_E_ARGUMENT, "draft_model: an encoder neither writes nor drafts");
     s->spec = (struct spec_settings){
         writes ? set->spec_type : NULL, set->draft_max, set->draft_min, set->draft_p_min, set->spec_ngram_size_n};
     TRY(hints_open(s, set, err));
@@ -311,40 +312,25 @@ static int open_all(lutra_session *s, const struct lutra_session_settings *set, 
     TRY(open_sampling(s, err));
     open_cost(s);
     sources_open(s);
-    if (set->draft_model) {
-        TRY(draft_model_open(&s->draft_model, s, set->draft_model, err));
-        s->draft_face = draft_model_face(s->draft_model);
-        s->bytes += draft_model_session(s->draft_model)->bytes;
-    }
-    TRY(open_mtp(s, err));
-    int rc = session_speculate(s, false, err);
-    s->spec.types = NULL; /* the caller's */
-    return rc;
+    return 0;
 }
 
-int lutra_session_open(
-    lutra_session **out, lutra_model *model, const struct lutra_session_settings *settings, struct lutra_error *err)
+int session_open(
+    lutra_session **out, lutra_model *model, const struct lutra_session_settings *set, struct lutra_error *err)
 {
-    struct lutra_session_settings set;
-    lutra_session_settings_init(&set, sizeof set);
     *out = NULL;
-    TRY(handle_check(model, "model", err));
-    TRY(settings_copy(&set, sizeof set, settings, "session", err));
     if (!model->model) return lutra_fail(err, LUTRA_E_ARGUMENT, "the model was opened for its vocabulary only");
     lutra_session *s = calloc(1, sizeof *s);
     if (!s) return lutra_fail(err, LUTRA_E_NO_MEMORY, "session: out of memory");
     s->model = model;
     pthread_mutex_init(&s->grammar_lock, NULL);
     atomic_fetch_add(&model->n_user, 1);
-    turn_take(&model->runtime->turn, TURN_ALL);
-    int rc = open_all(s, &set, err);
-    turn_give(&model->runtime->turn, TURN_ALL);
-    if (rc < 0) {
+    int rc = open_all(s, set, err);
+    if (rc < 0)
         lutra_session_close(&s);
-        return rc;
-    }
-    *out = s;
-    return 0;
+    else
+        *out = s;
+    return rc;
 }
 
 void lutra_session_close(lutra_session **session)
@@ -356,9 +342,9 @@ void lutra_session_close(lutra_session **session)
     atomic_fetch_sub(&s->model->n_user, 1);
     packed_costs_write(s);
     for (int i = 0; s->sample && i < s->n_seq; i++) text_stream_close(&s->sample[i].stream);
-    mtp_close(&s->mtp); /* takes its source out of the list, which the speculator's is in */
+    for (int i = 0; i < DRAFTERS; i++) /* they may take sources out of the list, which the speculator's is in */
+        if (s->drafter[i].ops) s->drafter[i].ops->close(s->drafter[i].self);
     speculator_close(&s->speculator);
-    draft_model_close(&s->draft_model);
     if (timeline_close(&s->timeline, &why) < 0)
         log_line(&s->model->runtime->log, LUTRA_LOG_WARN, "timeline: %s", why.what);
     sampler_close(&s->sampler);
@@ -412,6 +398,43 @@ struct request *session_requests(const lutra_session *s)
 struct row_source **session_sources(lutra_session *s)
 {
     return &s->sources;
+}
+
+struct sampler *session_sampler(const lutra_session *s)
+{
+    return s->sampler;
+}
+
+const struct row_cost *session_cost(const lutra_session *s)
+{
+    return &s->cost;
+}
+
+struct kv_cache *session_cache(const lutra_session *s)
+{
+    return s->kv;
+}
+
+bool session_is_cancelled(const lutra_session *s)
+{
+    return atomic_load_explicit(&s->cancel, memory_order_relaxed);
+}
+
+const struct text_way *session_texts(const lutra_session *s, int *n)
+{
+    *n = s->n_way;
+    return s->way;
+}
+
+void session_share_timeline(lutra_session *s, const lutra_session *with)
+{
+    s->waits->told = with->waits->told;
+    s->waits->user = with->waits->user;
+}
+
+void session_give_states(lutra_session *s, const float *const *state)
+{
+    s->given = state;
 }
 
 /* ---- a pass ---- */
@@ -618,6 +641,18 @@ static int check_rows(const lutra_session *s, struct lutra_error *err)
                 row->want & ROW_DRAFT ? ", a draft" : "");
     }
     return 0;
+}
+
+void session_pass_begin(lutra_session *s, struct pass *pass)
+{
+    struct row_room room = {s->n_batch, s->n_out, s->n_draft};
+    pass_begin(pass, &s->batch, s->tip, model_ops(s->model->model)->n_vocab, room);
+}
+
+const struct row_result *session_results(const lutra_session *s, int *n)
+{
+    *n = s->n_result;
+    return s->result;
 }
 
 static int begin(lutra_session *s, int n_row, struct kv_view *view, struct lutra_error *err)

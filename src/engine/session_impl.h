@@ -5,35 +5,20 @@
  *     session.c   memory, forward passes, accounting       step.c      a pass: the sources of its rows
  *     request.c   requests: submit, ends                   sample.c    one running sample: token -> text -> end
  *     prefix.c    what texts find in the cache             memory.c    values and cache on the devices
- *     hints.c     what is likely behind a prompt's tokens  draft.c     a second model that drafts
- *     mtp.c       the model's own MTP block that drafts
  *     inbox.c     what other threads ask for            admit.c     slots and memory: who begins, who waits
+ *     hints.c     what is likely behind a prompt's tokens
  */
 #ifndef LUTRA_ENGINE_SESSION_IMPL_H
 #define LUTRA_ENGINE_SESSION_IMPL_H
 
 #include "base/arena.h"
 #include "base/settings.h"
-#include "decode/speculate/speculate.h"
+#include "engine/drafters.h"
 #include "engine/passes.h"
-#include "engine/samples.h"
 #include "kv/kv.h"
 #include "ops/head.h"
 
-struct draft_model;
-struct mtp;
-
 enum { SESSION_STOP_BYTES = 512 /* longest stop string */, SESSION_BIAS = 4096 };
-
-/* A sequence with more than its last token to evaluate: a request's prompt, or a sample that had lost its room. */
-struct text_way {
-    struct request *request;
-    struct sample *slot; /* NULL: the request's prompt */
-    struct sequence *seq;
-    int in_pass; /* step.c: whether it is in the current pass */
-    int n_row;   /* of these, in the pass */
-    int32_t row; /* of its last token, where that is in the pass, too; -1: it is not */
-};
 
 /* hints.c */
 struct hints {
@@ -92,11 +77,9 @@ struct lutra_session {
     struct batch batch;  /* of the last pass */
     struct row_tip *tip; /* [n_seq] of it */
     struct row_source *sources, samples, prompts;
-    struct speculator *speculator;   /* NULL: none */
-    struct draft_model *draft_model; /* NULL: none */
-    struct mtp *mtp;                 /* NULL: none */
-    struct spec_model draft_face, mtp_face;
-    const float *const *given; /* [n_row] of an MTP block's pass: the states that its rows read; NULL: of no block */
+    struct speculator *speculator; /* NULL: none */
+    struct session_drafter drafter[DRAFTERS];
+    const float *const *given; /* session_give_states; NULL: of no block */
     struct spec_settings spec;
     struct hints hints;
     struct row_cost cost; /* of passes of decoding */
@@ -149,9 +132,6 @@ int memory_follow(lutra_session *s, struct lutra_error *err);
 /* Takes the turn. */
 void memory_close(lutra_session *s);
 
-/* session.c: drafters, where the settings name any, or at the first request that brings its own. */
-int session_speculate(lutra_session *s, bool anyway, struct lutra_error *err);
-
 /* hints.c: whether the session's drafters want hints, and sizes; then, with its arrays, their op list. */
 int hints_open(lutra_session *s, const struct lutra_session_settings *set, struct lutra_error *err);
 void hints_make(lutra_session *s);
@@ -160,22 +140,6 @@ int hints_plan(lutra_session *s, struct lutra_error *err);
 void hints_close(lutra_session *s);
 /* Fills those of the rows that ask for them, behind the pass.  With the turn. */
 int hints_run(lutra_session *s, const struct step *pass, const struct plan_rescue *rescue, struct lutra_error *err);
-
-/* draft.c: a session of `model`, of the same runtime and vocabulary, beside this one, which has its sizes. */
-int draft_model_open(struct draft_model **out, lutra_session *s, lutra_model *model, struct lutra_error *err);
-void draft_model_close(struct draft_model **d);
-struct spec_model draft_model_face(struct draft_model *d);
-/* Before and behind the pass that judges its guesses: it goes on guessing meanwhile where it has devices of its own,
- * and rests before anybody draws a token.  NULL is fine. */
-void draft_model_go_on(struct draft_model *d);
-void draft_model_rest(struct draft_model *d);
-const lutra_session *draft_model_session(const struct draft_model *d);
-
-/* mtp.c: the session's model has an MTP block, or LUTRA_E_UNSUPPORTED; a session of it beside this one. */
-int mtp_open(struct mtp **out, lutra_session *s, struct lutra_error *err);
-void mtp_close(struct mtp **d);
-struct spec_model mtp_face(struct mtp *d);
-uint64_t mtp_bytes(const struct mtp *d);
 
 /* Adds the sources that every session has. */
 void sources_open(lutra_session *s);

@@ -276,10 +276,19 @@ static int count_active(lutra_session *s)
     return n;
 }
 
+/* Its pass begins, or is over. */
+static void tell_drafters(lutra_session *s, bool begins)
+{
+    for (int i = 0; i < DRAFTERS; i++) {
+        const struct session_drafter_ops *ops = s->drafter[i].ops;
+        void (*tell)(void *self) = !ops ? NULL : begins ? ops->go_on : ops->rest;
+        if (tell) tell(s->drafter[i].self);
+    }
+}
+
 static int run_pass(lutra_session *s, struct pass *pass, struct lutra_error *err)
 {
-    struct row_room room = {s->n_batch, s->n_out, s->n_draft};
-    pass_begin(pass, &s->batch, s->tip, model_ops(s->model->model)->n_vocab, room);
+    session_pass_begin(s, pass);
     pass->want_top = speculator_wants_top(s->speculator);
     pass->domain = s->row_domain;
     sources_offer(s->sources, pass);
@@ -287,9 +296,9 @@ static int run_pass(lutra_session *s, struct pass *pass, struct lutra_error *err
     s->stats.draft_us += us;
     s->of_pass.draft_us = us + s->of_pass.learn_us;
     if (s->batch.n_row > 0) {
-        draft_model_go_on(s->draft_model);
+        tell_drafters(s, true);
         int rc = session_forward(s, s->batch.n_row, false, err);
-        draft_model_rest(s->draft_model);
+        tell_drafters(s, false);
         if (rc < 0) return rc;
         pass->result = s->result;
         pass->n_result = s->n_result;

@@ -253,7 +253,7 @@ def build_library(folder, include):
     """liblutra.so.0 with the engine and the rooms above it compiled against other headers; those below do not see
     them, and none of rag is wanted."""
     rooms = [p for p in sorted(BUILD.glob("liblutra_*.a")) if p.name != "liblutra_engine.a"]  # kernels of quantize, too
-    seeing = ("devices", "engine", "chat", "embed", "beside", "search", "quantize", "make")
+    seeing = ("devices", "engine", "draft", "chat", "embed", "sidecar", "search", "quantize", "make")
     sources = [p for room in seeing for p in sorted((SOURCE / "src" / room).glob("*.c")) if p.name != "none.c"]
     libraries = run("pkg-config", "--libs", "jansson", "libpcre2-8", "libutf8proc").split()
     folder.mkdir()

@@ -110,6 +110,18 @@ class Sizes(Tree):
         self.refuses("check_size.py", "src/text/a.c", SPDX + "\n" * 800, "801 lines")
         self.refuses("check_size.py", "src/text/a.h", SPDX + "\n" * 250, "251 lines")
 
+    def test_rooms(self):
+        for i in range(7):
+            self.put(f"src/engine/part{i}.c", SPDX + "\n" * 699)
+        self.put("src/engine/deep/rest.h", SPDX + "\n" * 99)
+        self.assertEqual(self.run_tool("check_size.py")[0], 0)
+        self.put("src/engine/README.md", "Not counted.\n")
+        self.assertEqual(self.run_tool("check_size.py")[0], 0)
+        self.refuses("check_size.py", "src/engine/deep/one_more.c", SPDX, "src/engine: 5001 lines, at most 5000")
+
+    def test_a_room_has_a_limit(self):
+        self.refuses("check_size.py", "src/attic/a.c", SPDX, "src/attic: no limit in ROOMS")
+
 
 class Text(Tree):
     def test_good_tree(self):

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * A model's own MTP block as a drafter: a session of that block (model_open_nextn), beside the model's, with a track
+ * A model's own MTP block as a drafter: a session of that block (model_open_block), beside the model's, with a track
  * for each text that is being continued.  Row k of a track reads token k + 1 of the text and the state that the model
  * left for token k, and says what follows token k + 1.  Behind the last token whose state is known the block goes on
  * with its own states and guesses; these rows are taken back before the next pass.
@@ -12,8 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "engine/draft_impl.h"
-#include "engine/model_impl.h"
+#include "draft/draft_impl.h"
 
 enum { STATES = 64 /* of a track that the block has not read yet */ };
 
@@ -28,7 +27,9 @@ struct track {
 };
 
 struct mtp {
-    lutra_session *first, *s; /* whose samples; the block's */
+    lutra_session *first, *s;    /* whose samples; the block's */
+    int n_ctx, n_seq, n_batch;   /* of the first; of the block's */
+    const struct sample *sample; /* [n_seq] */
     lutra_model *block;
     struct row_source source;
     struct track *track; /* [n_track] */
@@ -78,9 +79,9 @@ static void fork_track(struct mtp *d, struct track *t, const int32_t *token, int
         if (from == t || from->request != t->request || from->first >= at || !knows(from, token, at + 1)) continue;
         int n = from->n < at - from->first ? from->n : at - from->first;
         lutra_seq_close(d->s, t->seq);
-        if (lutra_seq_fork(d->s, from->seq, n, d->s->n_ctx, &t->seq, NULL) < 0) {
+        if (lutra_seq_fork(d->s, from->seq, n, d->n_ctx, &t->seq, NULL) < 0) {
             t->seq = -1;
-            lutra_seq_open(d->s, d->s->n_ctx, &t->seq, NULL); /* there is room: one was closed */
+            lutra_seq_open(d->s, d->n_ctx, &t->seq, NULL); /* there is room: one was closed */
             return;
         }
         t->first = from->first;
@@ -117,7 +118,7 @@ static struct track *track_for(struct mtp *d, int request, int sample, const int
 static void add_row(
     struct mtp *d, const struct track *t, int k, int32_t token, const float *state, uint32_t want, int *n)
 {
-    d->s->batch.row[*n] = (struct row){.token = token,
+    session_rows(d->s)[*n] = (struct row){.token = token,
         .pos = lutra_seq_length(d->s, t->seq) + k,
         .seq = t->seq,
         .parent = k ? *n - 1 : -1,
@@ -128,7 +129,7 @@ static void add_row(
 /* Rows for all states of a track, the last one with a result or none; false: there is no room. */
 static bool add_states(struct mtp *d, const struct track *t, uint32_t want, int *n)
 {
-    if (*n + t->n_state > d->s->n_batch) return false;
+    if (*n + t->n_state > d->n_batch) return false;
     for (int k = 0; k < t->n_state; k++)
         add_row(d, t, k, t->token[t->first + t->n + k + 1], t->state + (size_t)k * (size_t)d->d_model,
             k == t->n_state - 1 ? want : WANT_NOTHING, n);
@@ -198,12 +199,13 @@ static void see_text(struct mtp *d, const struct pass *pass, const struct text_w
 static int see(void *self, const struct pass *pass, struct lutra_error *err)
 {
     struct mtp *d = self;
-    const lutra_session *s = d->first;
+    int n_way;
+    const struct text_way *way = session_texts(d->first, &n_way);
     (void)err;
     d->n_pass++;
     for (int i = 0; pass->result && i < pass->n_tip; i++) see_tip(d, pass, &pass->tip[i]);
-    for (const struct text_way *w = s->way; pass->result && w < s->way + s->n_way; w++)
-        for (int i = 0; w->n_row > 0 && w->row >= 0 && i < s->n_seq; i++) see_text(d, pass, w, &s->sample[i]);
+    for (const struct text_way *w = way; pass->result && w < way + n_way; w++)
+        for (int i = 0; w->n_row > 0 && w->row >= 0 && i < d->n_seq; i++) see_text(d, pass, w, &d->sample[i]);
     return 0;
 }
 
@@ -219,13 +221,13 @@ static bool is_ready(const struct track *t, const struct row_tip *tip)
 static int add_rows(struct mtp *d)
 {
     int n = 0;
-    for (int i = 0; i < d->first->n_seq; i++) {
+    for (int i = 0; i < d->n_seq; i++) {
         const struct track *t = d->of[i];
         struct draft_chain *c = &d->chain[i];
         if (!c->going) continue;
         if (t->n_state > 0)
             c->going = add_states(d, t, WANT_DRAW | WANT_HIDDEN, &n);
-        else if (n < d->s->n_batch)
+        else if (n < d->n_batch)
             add_row(d, t, 0, c->guess[c->n_guess - 1].token, d->said + (size_t)i * (size_t)d->d_model,
                 WANT_DRAW | WANT_HIDDEN, &n);
         else
@@ -242,9 +244,10 @@ static void take(struct mtp *d, const struct pass *pass, int slot, const struct 
     struct draft_chain *c = &d->chain[slot];
     const struct row_tip *tip = &pass->tip[c->tip];
     bool said = false;
-    for (int i = 0; i < d->s->n_result && !said; i++) {
-        const struct row_result *r = &d->s->result[i];
-        if (d->s->batch.row[r->row].seq != t->seq) continue;
+    int n;
+    const struct row_result *r = session_results(d->s, &n);
+    for (int i = 0; i < n && !said; i++, r++) {
+        if (session_rows(d->s)[r->row].seq != t->seq) continue;
         memcpy(d->said + (size_t)slot * (size_t)d->d_model, r->hidden, (size_t)d->d_model * sizeof *d->said);
         draft_draw(d->first, slot, r, tip->n_token + c->n_guess, tip, wish, c);
         said = true;
@@ -255,10 +258,8 @@ static void take(struct mtp *d, const struct pass *pass, int slot, const struct 
 static bool pass_of_block(struct mtp *d, const struct pass *pass, const struct spec_wish *wish)
 {
     int n = add_rows(d);
-    if (n == 0 || atomic_load_explicit(&d->first->cancel, memory_order_relaxed) ||
-        session_forward(d->s, n, false, NULL) < 0)
-        return false;
-    for (int i = 0; i < d->first->n_seq; i++) {
+    if (n == 0 || session_is_cancelled(d->first) || session_forward(d->s, n, false, NULL) < 0) return false;
+    for (int i = 0; i < d->n_seq; i++) {
         if (!d->chain[i].going) continue;
         read_states(d->of[i]);
         take(d, pass, i, wish);
@@ -270,13 +271,13 @@ static bool pays(const struct mtp *d, const struct pass *pass, const struct spec
 {
     double right = 0, seen = 0;
     int n = 0;
-    for (int i = 0; i < d->first->n_seq; i++) n += draft_adds(&d->chain[i], pass, wish, &right, &seen);
+    for (int i = 0; i < d->n_seq; i++) n += draft_adds(&d->chain[i], pass, wish, &right, &seen);
     return draft_pays(d->first, d->s, n, right, seen, o);
 }
 
 static void begin_chain(struct mtp *d, const struct pass *pass, int i)
 {
-    const struct sample *slot = &d->first->sample[i];
+    const struct sample *slot = &d->sample[i];
     struct draft_chain *c = &d->chain[i];
     c->tip = slot->request && slot->row >= 0 ? slot->tip : -1;
     c->n_guess = 0;
@@ -292,19 +293,19 @@ static void begin_chain(struct mtp *d, const struct pass *pass, int i)
 static void begin(void *self, const struct pass *pass, const struct spec_wish *wish)
 {
     struct mtp *d = self;
-    for (int i = 0; i < d->first->n_seq; i++) begin_chain(d, pass, i);
+    for (int i = 0; i < d->n_seq; i++) begin_chain(d, pass, i);
     struct draft_outlook o = draft_outlook_of(d->first, pass);
     if (!pays(d, pass, wish, &o) && ++d->n_idle < TRIED_EVERY) return;
     d->n_idle = 0;
     while (pass_of_block(d, pass, wish) && pays(d, pass, wish, &o)) continue;
-    for (int i = 0; i < d->first->n_seq; i++)
+    for (int i = 0; i < d->n_seq; i++)
         if (d->of[i]) lutra_seq_truncate(d->s, d->of[i]->seq, d->of[i]->n, NULL);
 }
 
 static int guesses(void *self, int tip, const struct draft_guess **out)
 {
     const struct mtp *d = self;
-    for (int i = 0; i < d->first->n_seq; i++) {
+    for (int i = 0; i < d->n_seq; i++) {
         if (d->chain[i].tip != tip) continue;
         *out = d->chain[i].guess;
         return d->chain[i].n_guess;
@@ -316,15 +317,14 @@ static int guesses(void *self, int tip, const struct draft_guess **out)
 
 static int open_tracks(struct mtp *d, struct lutra_error *err)
 {
-    const lutra_session *s = d->first;
-    size_t n = (size_t)d->n_track, n_state = (size_t)STATES * (size_t)d->d_model, n_token = (size_t)s->n_ctx + 1;
+    size_t n = (size_t)d->n_track, n_state = (size_t)STATES * (size_t)d->d_model, n_token = (size_t)d->n_ctx + 1;
     d->track = calloc(n, sizeof *d->track);
     d->state = calloc(n * n_state, sizeof *d->state);
     d->token = calloc(n * n_token, sizeof *d->token);
-    d->chain = calloc((size_t)s->n_seq, sizeof *d->chain);
-    d->of = calloc((size_t)s->n_seq, sizeof *d->of);
-    d->said = calloc((size_t)s->n_seq * (size_t)d->d_model, sizeof *d->said);
-    d->given = calloc((size_t)d->s->n_batch, sizeof *d->given);
+    d->chain = calloc((size_t)d->n_seq, sizeof *d->chain);
+    d->of = calloc((size_t)d->n_seq, sizeof *d->of);
+    d->said = calloc((size_t)d->n_seq * (size_t)d->d_model, sizeof *d->said);
+    d->given = calloc((size_t)d->n_batch, sizeof *d->given);
     if (!d->track || !d->state || !d->token || !d->chain || !d->of || !d->said || !d->given)
         return lutra_fail(err, LUTRA_E_NO_MEMORY, "MTP block: out of memory");
     for (int i = 0; i < d->n_track; i++) {
@@ -332,65 +332,57 @@ static int open_tracks(struct mtp *d, struct lutra_error *err)
         t->request = -1;
         t->state = d->state + (size_t)i * n_state;
         t->token = d->token + (size_t)i * n_token;
-        TRY(lutra_seq_open(d->s, s->n_ctx, &t->seq, err));
+        TRY(lutra_seq_open(d->s, d->n_ctx, &t->seq, err));
     }
-    d->s->given = d->given;
+    session_give_states(d->s, d->given);
     return 0;
 }
 
 static int open_all(struct mtp *d, struct lutra_error *err)
 {
-    const lutra_session *s = d->first;
+    const struct session_sizes size = session_sizes(d->first);
     struct lutra_session_settings set;
-    TRY(model_open_block(&d->block, s->model, err));
+    TRY(model_open_block(&d->block, session_model(d->first), err));
     d->d_model = model_ops(d->block->model)->d_model;
-    d->n_track = s->n_seq;
+    d->sample = session_samples(d->first);
     lutra_session_settings_init(&set, sizeof set);
-    set.n_ctx = s->n_ctx;
-    set.n_seq = d->n_track;
+    set.n_ctx = d->n_ctx = size.n_ctx;
+    set.n_seq = d->n_seq = d->n_track = size.n_seq;
     TRY(lutra_session_open(&d->s, d->block, &set, err));
+    d->n_batch = session_sizes(d->s).n_batch;
     return open_tracks(d, err);
 }
 
-int mtp_open(struct mtp **out, lutra_session *s, struct lutra_error *err)
+static void close_all(void *self)
 {
-    static const struct row_source_ops ops = {"mtp", SOURCE_SEARCH, ask, see};
-    struct mtp *d = *out = calloc(1, sizeof *d);
+    struct mtp *d = self;
+    source_remove(session_sources(d->first), &d->source);
+    lutra_session_close(&d->s);
+    lutra_model_close(&d->block);
+    free(d->track);
+    free(d->state);
+    free(d->token);
+    free(d->chain);
+    free(d->of);
+    free(d->said);
+    free(d->given);
+    free(d);
+}
+
+int mtp_open(struct session_drafter *out, lutra_session *s, struct lutra_error *err)
+{
+    static const struct row_source_ops source = {"mtp", SOURCE_SEARCH, ask, see};
+    static const struct session_drafter_ops ops = {close_all, NULL, NULL};
+    struct mtp *d = calloc(1, sizeof *d);
     if (!d) return lutra_fail(err, LUTRA_E_NO_MEMORY, "MTP block: out of memory");
     d->first = s;
     int rc = open_all(d, err);
     if (rc < 0) {
-        mtp_close(out);
+        close_all(d);
         return rc;
     }
-    d->source = (struct row_source){&ops, d, NULL};
-    source_add(&s->sources, &d->source);
+    d->source = (struct row_source){&source, d, NULL};
+    source_add(session_sources(s), &d->source);
+    *out = (struct session_drafter){&ops, d, {d, begin, guesses}, d->s};
     return 0;
-}
-
-void mtp_close(struct mtp **d)
-{
-    if (!*d) return;
-    source_remove(&(*d)->first->sources, &(*d)->source);
-    lutra_session_close(&(*d)->s);
-    lutra_model_close(&(*d)->block);
-    free((*d)->track);
-    free((*d)->state);
-    free((*d)->token);
-    free((*d)->chain);
-    free((*d)->of);
-    free((*d)->said);
-    free((*d)->given);
-    free(*d);
-    *d = NULL;
-}
-
-uint64_t mtp_bytes(const struct mtp *d)
-{
-    return d->s->bytes;
-}
-
-struct spec_model mtp_face(struct mtp *d)
-{
-    return (struct spec_model){d, begin, guesses};
 }

@@ -17,7 +17,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "engine/draft_impl.h"
+#include "draft/draft_impl.h"
 
 /* Of a sample slot. */
 struct mirror {
@@ -29,8 +29,12 @@ struct mirror {
 };
 
 struct draft_model {
-    lutra_session *first, *s; /* whose samples; its own */
-    struct mirror *mirror;    /* [n_seq] as the slots of the first */
+    lutra_session *first, *s;    /* whose samples; its own */
+    int n_seq, n_ctx;            /* of both */
+    struct kv_cache *kv;         /* its own's */
+    int bulk;                    /* batch.bulk of its own */
+    const struct sample *sample; /* [n_seq] */
+    struct mirror *mirror;       /* [n_seq] as the slots of the first */
     int32_t *token;
     int32_t n_common; /* tokens that both models have; the others are neither drafted nor followed */
     float *logits;    /* [n_vocab of the first] where its own has fewer, else NULL */
@@ -46,87 +50,9 @@ struct draft_model {
     struct spec_wish wish;
 };
 
-/* ---- opening ---- */
-
 static int n_logits(const lutra_model *model)
 {
     return model_ops(model->model)->n_vocab;
-}
-
-/* Tokens are numbers: the same have to mean the same.  Families pad their vocabularies to different sizes. */
-static int find_common(struct draft_model *d, const lutra_model *a, const lutra_model *b, struct lutra_error *err)
-{
-    int32_t differs;
-    d->n_common = text_vocab_common(a->vocab, b->vocab, -1, &differs);
-    if (differs >= 0 || d->n_common == 0)
-        return lutra_fail_at(err, LUTRA_E_UNSUPPORTED, (uint64_t)differs,
-            "draft model '%s': token %d is not that of '%s': not one vocabulary", b->name, differs < 0 ? 0 : differs,
-            a->name);
-    if (n_logits(b) >= n_logits(a)) return 0;
-    d->logits = calloc((size_t)n_logits(a), sizeof *d->logits);
-    return d->logits ? 0 : lutra_fail(err, LUTRA_E_NO_MEMORY, "draft model: out of memory");
-}
-
-static int open_all(struct draft_model *d, lutra_model *model, struct lutra_error *err)
-{
-    const lutra_session *s = d->first;
-    struct lutra_session_settings set;
-    if (!model->model || model->runtime != s->model->runtime)
-        return lutra_fail(err, LUTRA_E_ARGUMENT, "draft model '%s' has no weights, or another runtime", model->name);
-    TRY(find_common(d, s->model, model, err));
-    lutra_session_settings_init(&set, sizeof set);
-    set.n_ctx = s->n_ctx;
-    set.n_seq = s->n_seq;
-    TRY(lutra_session_open(&d->s, model, &set, err));
-    d->s->waits->told = s->waits->told; /* one timeline */
-    d->s->waits->user = s->waits->user;
-    d->mirror = calloc((size_t)s->n_seq, sizeof *d->mirror);
-    d->token = calloc((size_t)s->n_seq, (size_t)s->n_ctx * sizeof *d->token);
-    if (!d->mirror || !d->token) return lutra_fail(err, LUTRA_E_NO_MEMORY, "draft model: out of memory");
-    for (int i = 0; i < s->n_seq; i++)
-        d->mirror[i].seq = (struct sequence){.id = -1, .token = d->token + (size_t)i * (size_t)s->n_ctx};
-    return 0;
-}
-
-static void *guess_ahead(void *self);
-
-int draft_model_open(struct draft_model **out, lutra_session *s, lutra_model *model, struct lutra_error *err)
-{
-    struct draft_model *d = *out = calloc(1, sizeof *d);
-    if (!d) return lutra_fail(err, LUTRA_E_NO_MEMORY, "draft model: out of memory");
-    d->first = s;
-    pthread_mutex_init(&d->lock, NULL);
-    pthread_cond_init(&d->changed, NULL);
-    int rc = open_all(d, model, err);
-    if (rc == 0 && !(atomic_load(&model->devices) & atomic_load(&s->model->devices)))
-        d->has_thread = pthread_create(&d->thread, NULL, guess_ahead, d) == 0; /* without it nothing is guessed ahead */
-    if (rc < 0) draft_model_close(out);
-    return rc;
-}
-
-static void set_ahead(struct draft_model *d, int to)
-{
-    pthread_mutex_lock(&d->lock);
-    d->ahead = to;
-    pthread_cond_broadcast(&d->changed);
-    pthread_mutex_unlock(&d->lock);
-}
-
-void draft_model_close(struct draft_model **d)
-{
-    if (!*d) return;
-    if ((*d)->has_thread) {
-        set_ahead(*d, AHEAD_ENDS);
-        pthread_join((*d)->thread, NULL);
-    }
-    pthread_cond_destroy(&(*d)->changed);
-    pthread_mutex_destroy(&(*d)->lock);
-    lutra_session_close(&(*d)->s);
-    free((*d)->mirror);
-    free((*d)->token);
-    free((*d)->logits);
-    free(*d);
-    *d = NULL;
 }
 
 /* ---- catching up ---- */
@@ -143,9 +69,9 @@ static bool knows(const struct draft_model *d, const struct row_tip *tip, int n)
 static void follow(struct draft_model *d, struct mirror *m, const struct row_tip *tip)
 {
     struct sequence *q = &m->seq;
-    struct kv_cache *kv = d->s->kv;
+    struct kv_cache *kv = d->kv;
     int most = tip->n_token - 1; /* one row is left to evaluate */
-    int n = sequence_common(q, tip->token, q->n_done < most ? q->n_done : most), bulk = d->s->batch.bulk;
+    int n = sequence_common(q, tip->token, q->n_done < most ? q->n_done : most), bulk = d->bulk;
     memcpy(q->token + n, tip->token + n, (size_t)(tip->n_token - n) * sizeof *q->token);
     q->n_token = tip->n_token;
     q->n_prompt = tip->n_prompt;
@@ -156,7 +82,7 @@ static void follow(struct draft_model *d, struct mirror *m, const struct row_tip
         return;
     }
     sequence_close(q, kv);
-    sequence_open(q, kv, bulk, d->s->n_ctx);
+    sequence_open(q, kv, bulk, d->n_ctx);
 }
 
 /* ---- passes ---- */
@@ -186,21 +112,20 @@ static bool is_coming(const struct draft_model *d, const struct mirror *m)
 static int fill(struct draft_model *d)
 {
     struct pass own;
-    struct row_room room = {d->s->n_batch, d->s->n_out, 0};
-    pass_begin(&own, &d->s->batch, d->s->tip, n_logits(d->s->model), room);
-    for (int i = 0; i < d->first->n_seq; i++) {
+    session_pass_begin(d->s, &own);
+    for (int i = 0; i < d->n_seq; i++) {
         struct mirror *m = &d->mirror[i];
         m->waits = m->chain.going && is_coming(d, m);
         if (m->chain.going && !m->waits) add_rows(&own, &m->seq);
     }
-    return d->s->batch.n_row;
+    return own.batch->n_row;
 }
 
 /* Its result as one of the first model, with no other tokens than those that both have. */
 static struct row_result in_common(struct draft_model *d, const struct row_result *r)
 {
     struct row_result out = *r;
-    int n = n_logits(d->first->model), n_own = n_logits(d->s->model);
+    int n = n_logits(session_model(d->first)), n_own = n_logits(session_model(d->s));
     double padding = 0; /* its share of the probabilities */
     for (int i = d->n_common; i < n_own; i++) padding += exp((double)r->logits[i] - (double)r->log_sum_exp);
     out.log_sum_exp += (float)log1p(-fmin(padding, 0.9999));
@@ -216,13 +141,14 @@ static struct row_result in_common(struct draft_model *d, const struct row_resul
 static void take(struct draft_model *d, const struct pass *pass, struct mirror *m, const struct spec_wish *wish)
 {
     const struct row_tip *tip = &pass->tip[m->chain.tip];
-    const struct row_result *r = NULL;
+    const struct row_result *r = NULL, *result;
     struct draft_chain *c = &m->chain;
-    int at = m->seq.n_token;
-    m->seq.n_done = kv_seq_length(d->s->kv, m->seq.id);
-    for (int i = 0; i < d->s->n_result && !r; i++) {
-        const struct row *row = &d->s->batch.row[d->s->result[i].row];
-        if (row->seq == m->seq.id && row->pos == at - 1) r = &d->s->result[i];
+    int at = m->seq.n_token, n;
+    m->seq.n_done = kv_seq_length(d->kv, m->seq.id);
+    result = session_results(d->s, &n);
+    for (int i = 0; i < n && !r; i++) {
+        const struct row *row = &session_rows(d->s)[result[i].row];
+        if (row->seq == m->seq.id && row->pos == at - 1) r = &result[i];
     }
     if (!r) return; /* it has not come so far */
     struct row_result common = in_common(d, r);
@@ -231,6 +157,14 @@ static void take(struct draft_model *d, const struct pass *pass, struct mirror *
 }
 
 /* ---- guessing ahead ---- */
+
+static void set_ahead(struct draft_model *d, int to)
+{
+    pthread_mutex_lock(&d->lock);
+    d->ahead = to;
+    pthread_cond_broadcast(&d->changed);
+    pthread_mutex_unlock(&d->lock);
+}
 
 /* The guesses that follow a tip's text, where all of it is what had been guessed: then the mirror's text is that and
  * them.  Others are dropped. */
@@ -257,7 +191,7 @@ static void guess_on(struct draft_model *d)
 {
     struct spec_wish wish = d->wish;
     wish.most = wish.most * 2 + 1 < DRAFT_CHAIN_MOST ? wish.most * 2 + 1 : DRAFT_CHAIN_MOST;
-    for (int i = 0; i < d->first->n_seq; i++) {
+    for (int i = 0; i < d->n_seq; i++) {
         struct mirror *m = &d->mirror[i];
         m->chain.going = m->chain.tip >= 0 && m->seq.id >= 0 && m->n_offered > 0 && m->chain.p >= wish.p_min &&
                          m->base + m->chain.n_guess < d->pass.tip[m->chain.tip].max_tok && m->chain.n_guess < wish.most;
@@ -265,7 +199,7 @@ static void guess_on(struct draft_model *d)
     while (!atomic_load(&d->stop)) {
         int n = fill(d);
         if (n == 0 || session_forward(d->s, n, false, NULL) < 0) return;
-        for (int i = 0; i < d->first->n_seq; i++)
+        for (int i = 0; i < d->n_seq; i++)
             if (d->mirror[i].chain.going) take(d, &d->pass, &d->mirror[i], &wish);
     }
 }
@@ -287,18 +221,20 @@ static void *guess_ahead(void *self)
     return NULL;
 }
 
-void draft_model_go_on(struct draft_model *d)
+static void go_on(void *self)
 {
+    struct draft_model *d = self;
     bool any = false;
-    for (int i = 0; d && i < d->first->n_seq; i++) any |= d->mirror[i].chain.tip >= 0 && d->mirror[i].n_offered > 0;
+    for (int i = 0; i < d->n_seq; i++) any |= d->mirror[i].chain.tip >= 0 && d->mirror[i].n_offered > 0;
     if (!any || !d->has_thread) return;
     atomic_store(&d->stop, false);
     set_ahead(d, AHEAD_GOES);
 }
 
-void draft_model_rest(struct draft_model *d)
+static void rest(void *self)
 {
-    if (!d || !d->has_thread) return;
+    struct draft_model *d = self;
+    if (!d->has_thread) return;
     atomic_store(&d->stop, true);
     pthread_mutex_lock(&d->lock);
     while (d->ahead == AHEAD_GOES) pthread_cond_wait(&d->changed, &d->lock);
@@ -311,7 +247,7 @@ struct draft_outlook draft_outlook_of(const lutra_session *first, const struct p
 {
     struct draft_outlook o = {.tokens = pass->n_tip, .n_row = pass->n_tip};
     for (int i = 0; i < pass->n_tip; i++) o.seen += pass->tip[i].n_token;
-    o.us = row_cost_of(&first->cost, o.n_row, o.seen);
+    o.us = row_cost_of(session_cost(first), o.n_row, o.seen);
     return o;
 }
 
@@ -319,8 +255,8 @@ bool draft_draw(const lutra_session *first, int slot, const struct row_result *r
     const struct spec_wish *wish, struct draft_chain *c)
 {
     struct sample_pick pick;
-    c->going =
-        sampler_pick(first->sampler, slot, 0, r, at, &pick, NULL) == 0 && !text_is_eog(first->model->vocab, pick.token);
+    c->going = sampler_pick(session_sampler(first), slot, 0, r, at, &pick, NULL) == 0 &&
+               !text_is_eog(session_model(first)->vocab, pick.token);
     if (!c->going) return false;
     float p = expf(pick.log_prob);
     c->p *= wish->rate[spec_model_kind(p, c->n_guess)];
@@ -342,10 +278,11 @@ int draft_adds(
 bool draft_pays(
     const lutra_session *first, const lutra_session *own, int n, double right, double seen, struct draft_outlook *o)
 {
+    const struct row_cost *judged = session_cost(first), *guessed = session_cost(own);
     if (n == 0) return false;
-    if (!row_cost_known(&first->cost) || !row_cost_known(&own->cost)) return true;
-    double more = row_cost_of(&own->cost, n, seen) + row_cost_of(&first->cost, o->n_row + n, o->seen + seen) -
-                  row_cost_of(&first->cost, o->n_row, o->seen);
+    if (!row_cost_known(judged) || !row_cost_known(guessed)) return true;
+    double more = row_cost_of(guessed, n, seen) + row_cost_of(judged, o->n_row + n, o->seen + seen) -
+                  row_cost_of(judged, o->n_row, o->seen);
     if (right * o->us <= o->tokens * more) return false;
     *o = (struct draft_outlook){o->tokens + right, o->us + more, o->seen + seen, o->n_row + n};
     return true;
@@ -356,13 +293,8 @@ static bool pays(
 {
     double right = 0, seen = 0;
     int n = 0;
-    for (int i = 0; i < d->first->n_seq; i++) n += draft_adds(&d->mirror[i].chain, pass, wish, &right, &seen);
+    for (int i = 0; i < d->n_seq; i++) n += draft_adds(&d->mirror[i].chain, pass, wish, &right, &seen);
     return draft_pays(d->first, d->s, n, right, seen, o);
-}
-
-static bool is_cancelled(const struct draft_model *d)
-{
-    return atomic_load_explicit(&d->first->cancel, memory_order_relaxed);
 }
 
 /* Guesses on from those that are there already, as far as that pays. */
@@ -372,15 +304,15 @@ static void begin_guesses(struct draft_model *d, const struct pass *pass, const 
     if (!pays(d, pass, wish, &o) && ++d->n_idle < TRIED_EVERY) return;
     d->n_idle = 0;
     do {
-        for (int i = 0; i < d->first->n_seq; i++) {
+        for (int i = 0; i < d->n_seq; i++) {
             struct mirror *m = &d->mirror[i];
             if (!m->chain.going || m->chain.n_guess > 0) continue;
             follow(d, m, &pass->tip[m->chain.tip]);
             m->chain.going = m->seq.id >= 0 && knows(d, &pass->tip[m->chain.tip], m->seq.n_done);
         }
         int n = fill(d);
-        if (n == 0 || is_cancelled(d) || session_forward(d->s, n, false, NULL) < 0) return;
-        for (int i = 0; i < d->first->n_seq; i++)
+        if (n == 0 || session_is_cancelled(d->first) || session_forward(d->s, n, false, NULL) < 0) return;
+        for (int i = 0; i < d->n_seq; i++)
             if (d->mirror[i].chain.going) take(d, pass, &d->mirror[i], wish);
     } while (pays(d, pass, wish, &o));
 }
@@ -388,8 +320,8 @@ static void begin_guesses(struct draft_model *d, const struct pass *pass, const 
 static void begin(void *self, const struct pass *pass, const struct spec_wish *wish)
 {
     struct draft_model *d = self;
-    for (int i = 0; i < d->first->n_seq; i++) {
-        const struct sample *slot = &d->first->sample[i];
+    for (int i = 0; i < d->n_seq; i++) {
+        const struct sample *slot = &d->sample[i];
         struct mirror *m = &d->mirror[i];
         m->chain.tip = slot->request && slot->row >= 0 ? slot->tip : -1;
         m->n_offered = 0;
@@ -400,7 +332,7 @@ static void begin(void *self, const struct pass *pass, const struct spec_wish *w
     begin_guesses(d, pass, wish);
     d->pass = *pass;
     d->wish = *wish;
-    for (int i = 0; i < d->first->n_seq; i++) {
+    for (int i = 0; i < d->n_seq; i++) {
         struct mirror *m = &d->mirror[i];
         m->n_offered = m->chain.n_guess < wish->most ? m->chain.n_guess : wish->most;
     }
@@ -409,7 +341,7 @@ static void begin(void *self, const struct pass *pass, const struct spec_wish *w
 static int guesses(void *self, int tip, const struct draft_guess **out)
 {
     const struct draft_model *d = self;
-    for (int i = 0; i < d->first->n_seq; i++) {
+    for (int i = 0; i < d->n_seq; i++) {
         if (d->mirror[i].chain.tip != tip) continue;
         *out = d->mirror[i].chain.guess;
         return d->mirror[i].n_offered;
@@ -417,12 +349,77 @@ static int guesses(void *self, int tip, const struct draft_guess **out)
     return 0;
 }
 
-const lutra_session *draft_model_session(const struct draft_model *d)
+/* ---- opening ---- */
+
+/* Tokens are numbers: the same have to mean the same.  Families pad their vocabularies to different sizes. */
+static int find_common(struct draft_model *d, const lutra_model *a, const lutra_model *b, struct lutra_error *err)
 {
-    return d->s;
+    int32_t differs;
+    d->n_common = text_vocab_common(a->vocab, b->vocab, -1, &differs);
+    if (differs >= 0 || d->n_common == 0)
+        return lutra_fail_at(err, LUTRA_E_UNSUPPORTED, (uint64_t)differs,
+            "draft model '%s': token %d is not that of '%s': not one vocabulary", b->name, differs < 0 ? 0 : differs,
+            a->name);
+    if (n_logits(b) >= n_logits(a)) return 0;
+    d->logits = calloc((size_t)n_logits(a), sizeof *d->logits);
+    return d->logits ? 0 : lutra_fail(err, LUTRA_E_NO_MEMORY, "draft model: out of memory");
 }
 
-struct spec_model draft_model_face(struct draft_model *d)
+static int open_all(struct draft_model *d, lutra_model *model, struct lutra_error *err)
 {
-    return (struct spec_model){d, begin, guesses};
+    const struct session_sizes size = session_sizes(d->first);
+    const lutra_model *first = session_model(d->first);
+    struct lutra_session_settings set;
+    if (!model->model || model->runtime != first->runtime)
+        return lutra_fail(err, LUTRA_E_ARGUMENT, "draft model '%s' has no weights, or another runtime", model->name);
+    TRY(find_common(d, first, model, err));
+    lutra_session_settings_init(&set, sizeof set);
+    set.n_ctx = d->n_ctx = size.n_ctx;
+    set.n_seq = d->n_seq = size.n_seq;
+    d->sample = session_samples(d->first);
+    TRY(lutra_session_open(&d->s, model, &set, err));
+    session_share_timeline(d->s, d->first);
+    d->kv = session_cache(d->s);
+    d->bulk = session_sizes(d->s).bulk;
+    d->mirror = calloc((size_t)d->n_seq, sizeof *d->mirror);
+    d->token = calloc((size_t)d->n_seq, (size_t)d->n_ctx * sizeof *d->token);
+    if (!d->mirror || !d->token) return lutra_fail(err, LUTRA_E_NO_MEMORY, "draft model: out of memory");
+    for (int i = 0; i < d->n_seq; i++)
+        d->mirror[i].seq = (struct sequence){.id = -1, .token = d->token + (size_t)i * (size_t)d->n_ctx};
+    return 0;
+}
+
+static void close_all(void *self)
+{
+    struct draft_model *d = self;
+    if (d->has_thread) {
+        set_ahead(d, AHEAD_ENDS);
+        pthread_join(d->thread, NULL);
+    }
+    pthread_cond_destroy(&d->changed);
+    pthread_mutex_destroy(&d->lock);
+    lutra_session_close(&d->s);
+    free(d->mirror);
+    free(d->token);
+    free(d->logits);
+    free(d);
+}
+
+int draft_model_open(struct session_drafter *out, lutra_session *s, lutra_model *model, struct lutra_error *err)
+{
+    static const struct session_drafter_ops ops = {close_all, go_on, rest};
+    struct draft_model *d = calloc(1, sizeof *d);
+    if (!d) return lutra_fail(err, LUTRA_E_NO_MEMORY, "draft model: out of memory");
+    d->first = s;
+    pthread_mutex_init(&d->lock, NULL);
+    pthread_cond_init(&d->changed, NULL);
+    int rc = open_all(d, model, err);
+    if (rc < 0) {
+        close_all(d);
+        return rc;
+    }
+    if (!(atomic_load(&model->devices) & atomic_load(&session_model(s)->devices)))
+        d->has_thread = pthread_create(&d->thread, NULL, guess_ahead, d) == 0; /* without it nothing is guessed ahead */
+    *out = (struct session_drafter){&ops, d, {d, begin, guesses}, d->s};
+    return 0;
 }

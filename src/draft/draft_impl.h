@@ -3,10 +3,10 @@
  * What drafters that run a model share (draft.c: a second model, mtp.c: the model's own MTP block): their guesses, and
  * whether one more pass pays.
  */
-#ifndef LUTRA_ENGINE_DRAFT_IMPL_H
-#define LUTRA_ENGINE_DRAFT_IMPL_H
+#ifndef LUTRA_DRAFT_DRAFT_IMPL_H
+#define LUTRA_DRAFT_DRAFT_IMPL_H
 
-#include "engine/session_impl.h"
+#include "engine/drafters.h"
 
 enum {
     TRIED_EVERY = 50, /* passes in which it would not pay */
@@ -45,5 +45,11 @@ struct draft_outlook draft_outlook_of(const lutra_session *first, const struct p
  * rows more in it and in the next pass of `first`, which see so many positions. */
 bool draft_pays(
     const lutra_session *first, const lutra_session *own, int n, double right, double seen, struct draft_outlook *o);
+
+/* Open's drafters, for session_join(); with the turn.  draft.c: a session of `model`, of the same runtime and
+ * vocabulary, beside s, which has its sizes. */
+int draft_model_open(struct session_drafter *out, lutra_session *s, lutra_model *model, struct lutra_error *err);
+/* mtp.c: a session of the MTP block of s's model; LUTRA_E_UNSUPPORTED: it has none. */
+int mtp_open(struct session_drafter *out, lutra_session *s, struct lutra_error *err);
 
 #endif

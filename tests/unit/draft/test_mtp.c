@@ -3,11 +3,11 @@
  * A model's own MTP block: what it is refused for, that it changes no text, and what it brings where it was trained.
  * What it computes is tests/golden/test_formula.c's.
  */
-#include "engine_fixture.h"
+#include "unit/engine/engine_fixture.h"
 
 #include "engine/model_impl.h"
 #include "engine/session_impl.h"
-#include "mtp_block.h"
+#include "unit/engine/mtp_block.h"
 
 /* ---- refusals ---- */
 
@@ -26,7 +26,7 @@ static void refused(const struct mtp_form *form, int status, const char *text)
     if (!strstr(why.what, text)) fail_msg("'%s' says nothing of '%s'", why.what, text);
     ss.spec_type = "auto"; /* goes on without it */
     OK(lutra_session_open(&f.s, f.model, &ss, err));
-    assert_null(f.s->mtp);
+    assert_null(f.s->drafter[DRAFTER_MTP].ops);
     fixture_close(&f);
 }
 

@@ -3,7 +3,7 @@
  * What a second model evaluates.
  */
 #include "engine/session_impl.h"
-#include "engine_fixture.h"
+#include "unit/engine/engine_fixture.h"
 
 /* The second model finds what samples of a prompt share in its own cache, as the first does, and what the samples of
  * an earlier request had. */
@@ -31,7 +31,7 @@ static void a_second_model_sees_a_prompt_once(void **state)
     r.n_samples = N_SAMPLE;
     r.max_tokens = N_NEW;
     r.ignore_end = true;
-    const struct lutra_stats *second = &draft_model_session(f.s->draft_model)->stats;
+    const struct lutra_stats *second = &f.s->drafter[DRAFTER_MODEL].own->stats;
     for (int i = 0; i < 2; i++) {
         uint64_t before = second->rows_valid;
         OK(lutra_generate(f.s, &r, err));
