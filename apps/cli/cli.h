@@ -116,7 +116,7 @@ struct engine_options {
     const char *model, *device, *split, *sync, *override_tensor, *timeline, *isa, *type_k, *type_v, *packed, *zeros,
         *plan;
     int n_threads, n_ctx, n_batch;
-    bool pin, quiet, progress, verbose, swa_full, list_devices;
+    bool pin, quiet, progress, verbose, swa_full, list_devices, progressive;
     bool more_models; /* beside this one and its drafter: zeros may be meant for them */
     const char *spec_type, *draft_model, *draft_device;
     struct option_list lora, lora_scaled;

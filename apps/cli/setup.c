@@ -72,6 +72,9 @@ static const struct option engine_table[] = {
         .max = 10000},
     {"--isa", "ISA", OPT_TEXT, AT(isa), "NAME", .help = "highest instruction set to use: avx2, avx512, amx"},
     {"--pin", "PIN", OPT_ON, AT(pin), NULL, .help = "pin worker threads to CPUs"},
+    {"--progressive", "PROGRESSIVE", OPT_ON, AT(progressive), NULL,
+        .help = "read the model while its first prompt is evaluated, layer by layer; on a modelled phone, switch the "
+                "NPU's graphs during prompts"},
     {"--packed", "PACKED", OPT_TEXT, AT(packed), "FILE",
         .help = "packed weights ('lutra pack'); else MODEL.lutra-packed where there is one; '' = none"},
     ZEROS_OPTION(AT(zeros)),
@@ -244,6 +247,7 @@ int engine_open_runtime(struct engine *e, const struct engine_options *opts)
     settings.sync = opts->sync;
     settings.gpu_slice_ms = opts->gpu_slice_ms;
     settings.isa = opts->isa;
+    settings.progressive = opts->progressive;
     settings.log = log_line;
     settings.log_user = (void *)opts;
     const char *window = getenv("LUTRA_NPU_WINDOW_KIB");

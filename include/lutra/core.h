@@ -71,6 +71,11 @@ struct lutra_runtime_settings {
      * should be done and then polls, "poll" only polls, "block" leaves it to its driver.  Results are the same. */
     const char *sync;
     double gpu_slice_ms; /* predicted length at which a submission to a GPU is cut; 0 = 10 */
+    /* Models are read and packed while their first prompt is evaluated, layer by layer; what cannot be read fails that
+     * prompt, by tensor, and not lutra_model_open().  Of a phone that is modelled ("sim:8gen3") the NPU's graphs are
+     * switched during prompts, block by block [SDNPU 4.2].  Results are the same.  LUTRA_E_UNSUPPORTED: of devices that
+     * keep weights in a memory of their own. */
+    bool progressive;
 };
 LUTRA_API void lutra_runtime_settings_init(struct lutra_runtime_settings *settings, size_t size);
 

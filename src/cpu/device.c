@@ -178,12 +178,18 @@ static void pack_all(struct cpu_device *d, const struct weight *w, const struct 
     pool_run(d->pool, pack_some, &job);
 }
 
+static const struct cpu_gemm *bulk_of(const struct cpu_device *d, const struct weight *w)
+{
+    const struct cpu_gemm *bulk = &d->kernels.bulk[w->tensor.type];
+    return bulk->run && !w->i8row ? bulk : NULL;
+}
+
 static int pack_weight(struct cpu_device *d, struct weight *w, struct packed *p, struct lutra_error *err)
 {
     void *data;
     p->gemm = &d->kernels.gemm[w->tensor.type];
     p->i8row = w->i8row;
-    p->bulk = d->kernels.bulk[w->tensor.type].run && !p->i8row ? &d->kernels.bulk[w->tensor.type] : NULL;
+    p->bulk = bulk_of(d, w);
     p->bytes = p->gemm->packed_bytes(p->gemm, p->n_out, p->n_in);
     if (p->bytes == 0) {
         return lutra_fail(err, LUTRA_E_UNSUPPORTED, "cpu: tensor '%s' of %zu x %zu cannot be packed", w->tensor.name,
@@ -370,10 +376,13 @@ static void cpu_close(struct device *self)
     free(d);
 }
 
+/* Before its weights are prepared, too. */
 static int cpu_bulk_rows(struct device *self, const struct op *op)
 {
-    (void)self;
-    return op->kind == OP_MATMUL && cpu_matmul_has_bulk(op) ? CPU_BULK_ROWS : 0;
+    const struct cpu_device *d = self_of(self);
+    for (int i = 0; op->kind == OP_MATMUL && i < op->n_weight; i++)
+        if (bulk_of(d, op->weight[i])) return CPU_BULK_ROWS;
+    return 0;
 }
 
 static const struct device_ops CPU_OPS = {.close = cpu_close,

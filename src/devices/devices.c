@@ -218,6 +218,7 @@ struct phone {
     struct soc_profile profile;
     struct virtual_time time;
     struct device *inner, *gpu;
+    enum sim_graphs graphs;
 };
 
 static int open_phone_unit(struct device_set *all, enum sim_device kind, struct lutra_error *err)
@@ -226,8 +227,13 @@ static int open_phone_unit(struct device_set *all, enum sim_device kind, struct 
     struct device **out = &all->device[all->n_device];
     if (all->n_device == PLAN_DEVICES)
         return lutra_fail(err, LUTRA_E_UNSUPPORTED, "more than %d devices with the CPU", PLAN_DEVICES);
-    const struct sim_device_settings s = {
-        .profile = &p->profile, .kind = kind, .end = SIM_MIDDLE, .time = &p->time, .inner = p->inner, .store = p->gpu};
+    const struct sim_device_settings s = {.profile = &p->profile,
+        .kind = kind,
+        .end = SIM_MIDDLE,
+        .graphs = p->graphs,
+        .time = &p->time,
+        .inner = p->inner,
+        .store = p->gpu};
     TRY(sim_device_open(out, &s, err));
     if (kind == SIM_GPU) p->gpu = *out;
     return 0;
@@ -247,6 +253,7 @@ static int open_phone(struct device_set *all, runtime_settings *set, const char 
         return lutra_fail(err, LUTRA_E_UNSUPPORTED, "device '%.*s': one phone at a time", (int)n_name, name);
     struct phone *p = all->phone = calloc(1, sizeof *p);
     if (!p) return lutra_fail(err, LUTRA_E_NO_MEMORY, "runtime: out of memory");
+    p->graphs = set->progressive ? SIM_GRAPHS_PROGRESSIVE : SIM_GRAPHS_ALL;
     TRY(soc_profile_open(&p->profile, profile, err));
     TRY(find_isa(set, &cpu.isa, err));
     TRY(cpu_device_open(&p->inner, all->pool, &cpu, err));

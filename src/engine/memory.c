@@ -82,6 +82,18 @@ static void report_memory(const lutra_session *s)
     }
 }
 
+/* What devices say that they have done for its model. */
+static void report_account(const lutra_session *s)
+{
+    const struct plan *plan = &s->model->plan;
+    char line[512];
+    for (int i = 0; i < plan->n_device; i++) {
+        struct device *d = plan->device[i];
+        for (int k = 0; d->extras && d->extras->account && d->extras->account(d, plan->list, k, line, sizeof line); k++)
+            log_line(&s->model->runtime->log, LUTRA_LOG_INFO, "%s", line);
+    }
+}
+
 /* The session's note of a device; NULL: there is none. */
 static struct joined *find(lutra_session *s, const struct device *d)
 {
@@ -175,6 +187,7 @@ void memory_close(lutra_session *s)
 {
     turn_take(&s->model->runtime->turn, TURN_ALL);
     hints_close(s);
+    report_account(s);
     for (int i = 0; i < s->n_joined; i++) leave(s, &s->joined[i]);
     if (s->kv_memory.host) s->cache_home->ops->buffer_free(s->cache_home, &s->kv_memory);
     struct device *cpu = s->model->runtime->devices.cpu;

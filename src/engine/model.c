@@ -158,15 +158,78 @@ static void use_once(struct lutra_model *m)
         for (int k = 0; k < list->op[i].n_weight; k++) list->op[i].weight[k]->use = op_info_of(list->op[i].kind)->use;
 }
 
+/* ---- weights that are read while the first prompt is evaluated ---- */
+
+/* What prepare will read of it. */
+static struct reader_item item_of(const struct weight *w)
+{
+    struct packed_view v;
+    struct reader_item item = {w->tensor.name, w->tensor.data, w->tensor.bytes};
+    if (w->stored && packed_view_of(w, &v)) item.data = w->stored, item.bytes = v.bytes;
+    return item;
+}
+
+/* In the order of their operations; what a folder's tensors are put together from is read when they are. */
+static int read_ahead(struct lutra_model *m, struct lutra_error *err)
+{
+    const struct op_list *list = model_ops(m->model);
+    const int n_weight = model_n_weight(m->model);
+    int n = 0;
+    for (int i = 0; i < n_weight; i++) {
+        const struct weight *w = model_weight(m->model, i);
+        if (w->device->memory)
+            return lutra_fail(err, LUTRA_E_UNSUPPORTED, "progressive: %s keeps tensor '%s' in a memory of its own",
+                w->device->name, w->tensor.name);
+    }
+    struct reader_item *item = calloc((size_t)list->n_op * OP_WEIGHTS + 1, sizeof *item);
+    if (!item) return lutra_fail(err, LUTRA_E_NO_MEMORY, "%s: out of memory", weights_path(m->weights));
+    for (int i = 0; i < list->n_op; i++)
+        for (int k = 0; k < list->op[i].n_weight; k++) {
+            const struct weight *w = list->op[i].weight[k];
+            if (w->stored || !weights_is_derived(m->weights, &w->tensor)) item[n++] = item_of(w);
+        }
+    int rc = weights_reader_open(&m->reader, item, n, err);
+    atomic_store(&m->reading, rc == 0);
+    free(item);
+    return rc;
+}
+
+static int hold(struct lutra_model *m, struct weight *w, struct lutra_error *err)
+{
+    if (w->packed) return 0;
+    TRY(weights_reader_wait(m->reader, w->stored ? w->stored : w->tensor.data, err));
+    return prepare_weight(m, w, err);
+}
+
+int model_hold_read(lutra_model *m, const struct op *op, int n, struct lutra_error *err)
+{
+    for (int i = 0; i < n; i++)
+        for (int k = 0; k < op[i].n_weight; k++) TRY(hold(m, op[i].weight[k], err));
+    return 0;
+}
+
+int model_read_rest(lutra_model *m, struct lutra_error *err)
+{
+    if (!m->reader) return 0;
+    for (int i = 0; i < model_n_weight(m->model); i++) TRY(hold(m, model_weight(m->model, i), err));
+    weights_reader_close(&m->reader);
+    packed_cache_known(m);
+    add_demand(m);
+    atomic_store(&m->reading, false);
+    return 0;
+}
+
 static int prepare_weights(struct lutra_model *m, const struct lutra_model_settings *set, struct lutra_error *err)
 {
     TRY(place_weights(m, err));
     packed_cache_find(m);
     if (m->by_piece)
         use_once(m);
+    else if (m->runtime->progressive && !m->trunk && m->n_plan == 0)
+        TRY(read_ahead(m, err));
     else
         TRY(prepare_all(m, set, err));
-    packed_cache_known(m);
+    if (!m->reader) packed_cache_known(m);
     add_demand(m);
     return load_constants(m, err);
 }
@@ -370,6 +433,7 @@ int lutra_model_close(lutra_model **model)
     lutra_model *m = model ? *model : NULL;
     if (!m) return 0;
     if (atomic_load(&m->n_user) > 0) return LUTRA_E_BUSY;
+    weights_reader_close(&m->reader);
     if (m->model) release_weights(m);
     model_close(&m->model);
     text_template_close(&m->chat);

@@ -14,6 +14,7 @@
 #include "text/template.h"
 #include "text/vocab.h"
 #include "weights/packed.h"
+#include "weights/reader.h"
 #include "weights/weights.h"
 
 struct lutra_model {
@@ -26,16 +27,18 @@ struct lutra_model {
     bool check_packed;      /* their sums are compared even where they are used in place */
     int n_damaged;          /* copies whose sums were wrong */
     struct text_vocab *vocab;
-    struct text_template *chat;   /* NULL: none in the file, or one that does not parse (then logged) */
-    char *chat_source;            /* NUL-terminated copy, or NULL */
-    atomic_bool chat_told;        /* what the template cannot take has been said */
-    const struct text_tags *tags; /* of reasoning, known from it; NULL: none */
-    struct model *model;          /* NULL when vocab_only, like the plan */
-    const lutra_model *trunk;     /* of an MTP block: whose weights, vocabulary and runtime it borrows; or NULL */
-    bool by_piece;                /* weights are packed when a layer is reached (model_hold) and freed after it */
-    atomic_uint devices;          /* that its passes may use: a set of their numbers in the runtime */
-    struct plan plan, plan_many;  /* of passes of few rows, and of many: model_plan */
-    struct profile *profile;      /* that says how its devices share, or NULL */
+    struct text_template *chat;    /* NULL: none in the file, or one that does not parse (then logged) */
+    char *chat_source;             /* NUL-terminated copy, or NULL */
+    atomic_bool chat_told;         /* what the template cannot take has been said */
+    const struct text_tags *tags;  /* of reasoning, known from it; NULL: none */
+    struct model *model;           /* NULL when vocab_only, like the plan */
+    const lutra_model *trunk;      /* of an MTP block: whose weights, vocabulary and runtime it borrows; or NULL */
+    struct weights_reader *reader; /* its file is read and packed by its first passes; NULL: it is */
+    atomic_bool reading;           /* the same for who has no turn */
+    bool by_piece;                 /* weights are packed when a layer is reached (model_hold) and freed after it */
+    atomic_uint devices;           /* that its passes may use: a set of their numbers in the runtime */
+    struct plan plan, plan_many;   /* of passes of few rows, and of many: model_plan */
+    struct profile *profile;       /* that says how its devices share, or NULL */
     enum profile_plan plan_kind[PASS_CLASSES];
     char plan_text[96];         /* that in words; "": nothing is shared */
     struct demand_rates demand; /* of a pass */
@@ -64,6 +67,12 @@ struct plan *model_plan(lutra_model *m, int n_row);
 int model_devices(const lutra_model *m, struct device *out[PLAN_DEVICES]);
 /* Whether one of its plans has this device. */
 bool model_uses(const lutra_model *m, const struct device *d);
+
+/* Of a model that is still being read, whose pass has all devices: prepares what n operations read and is not prepared
+ * yet, when it is there. */
+int model_hold_read(lutra_model *m, const struct op *op, int n, struct lutra_error *err);
+/* The same of all that is left; with another model nothing.  With the turn of all devices. */
+int model_read_rest(lutra_model *m, struct lutra_error *err);
 
 /* Of a model opened by piece: prepares what n operations read and is not prepared yet; with another model nothing.
  * What was held when it fails goes with the model. */

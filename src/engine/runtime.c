@@ -45,6 +45,7 @@ int lutra_runtime_open(lutra_runtime **out, const struct lutra_runtime_settings 
     if (!rt) return lutra_fail(err, LUTRA_E_NO_MEMORY, "runtime: out of memory");
     log_init(&rt->log, set.log, set.log_user, LUTRA_LOG_DEBUG);
     rt->clock = clock_real();
+    rt->progressive = set.progressive;
     turn_init(&rt->turn);
     bell_init(&rt->inbox);
     int rc = set.sync ? waits_mode_named(set.sync, &rt->sync, err) : 0;

@@ -22,6 +22,7 @@ struct lutra_runtime {
     atomic_bool lost[PLAN_DEVICES]; /* of them */
     atomic_int n_model;             /* open */
     enum wait_mode sync;
+    bool progressive; /* models are read by their first passes */
     /* A pass has the devices of its model (lutra_model.devices), and may read its plans.  Whoever has all devices may
      * also prepare and release weights, reserve, allocate buffers, and change the plans of this runtime's models: a
      * step that loses its device changes its model's. */

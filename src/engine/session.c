@@ -520,11 +520,13 @@ static void take_turn(lutra_session *s, uint32_t devices)
     turn_take(&s->model->runtime->turn, devices);
 }
 
-/* A pass has its model's devices.  What is prepared for hints may be another device's, whose weights those use. */
+/* A pass has its model's devices.  What is prepared for hints, or is read while it runs, may be another device's, whose
+ * weights those use. */
 static void begin_turn(lutra_session *s)
 {
     const atomic_uint *devices = &s->model->devices;
-    uint32_t set = s->hints.n_row ? (uint32_t)TURN_ALL : atomic_load(devices);
+    bool all = s->hints.n_row > 0 || atomic_load(&s->model->reading);
+    uint32_t set = all ? (uint32_t)TURN_ALL : atomic_load(devices);
     take_turn(s, set);
     while (set != (uint32_t)TURN_ALL && set != atomic_load(devices)) { /* they were others when it was its turn */
         turn_give(&s->model->runtime->turn, set);
@@ -548,6 +550,13 @@ static int replace(void *session, struct device *lost, struct lutra_error *err)
     s->lost_device = lost->name;
     if (model_uses(s->model, lost)) TRY(model_leave_device(s->model, lost, err));
     return memory_follow(s, err);
+}
+
+/* Weights that the pass needs and that are still being read. */
+static int hold(void *session, const struct op *op, int n, struct lutra_error *err)
+{
+    const lutra_session *s = session;
+    return model_hold_read(s->model, op, n, err);
 }
 
 static int hint_rows(const lutra_session *s, int32_t seq)
@@ -580,6 +589,7 @@ static struct step step_of(lutra_session *s, struct kv_view *view)
         .out_row = s->out_row,
         .n_out = s->n_result,
         .n_ctx = s->n_ctx,
+        .n_ahead = s->of_pass.n_ahead,
         .result = s->result,
         .cancel = &s->cancel,
         .head = s->head.part ? &s->head : NULL};
@@ -603,8 +613,9 @@ static int run(lutra_session *s, struct kv_view *view, struct lutra_error *err)
     struct affinity before;
     lutra_runtime *rt = s->model->runtime;
     struct step step = step_of(s, view);
-    const struct plan_rescue rescue = {replace, s};
+    struct plan_rescue rescue = {.replace = replace, .user = s};
     begin_turn(s);
+    if (s->model->reader) rescue.hold = hold;
     affinity_set(model_uses(s->model, rt->devices.cpu) ? rt->devices.caller_cpu : -1, &before);
     uint64_t start = clock_now_us(rt->clock);
     s->lost_device = NULL;
@@ -617,6 +628,7 @@ static int run(lutra_session *s, struct kv_view *view, struct lutra_error *err)
             (double)us / 1000);
     if (rc == 0) account(s, &step, us);
     if (rc == 0 && s->hints.n_row) rc = calibrate(s, &step, &rescue, err);
+    if (rc == 0) rc = model_read_rest(s->model, err);
     affinity_restore(&before);
     give_turn(s);
     return rc;

@@ -88,6 +88,7 @@ struct lutra_session {
         uint64_t draft_us;   /* drafting for it, and learning from the one before */
         uint64_t learn_us;   /* from it */
         int n_underutilized; /* as in lutra_stats */
+        int n_ahead;         /* rows of prompts that later passes will have */
     } of_pass;
     uint64_t prompt_us;   /* lutra_session_settings */
     float fixed_cost;     /* of a row, in passes of one: nothing is measured; 0: none */

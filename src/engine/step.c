@@ -286,6 +286,13 @@ static void tell_drafters(lutra_session *s, bool begins)
     }
 }
 
+static int rows_ahead(const lutra_session *s)
+{
+    int n = 0;
+    for (const struct text_way *w = s->way; w < s->way + s->n_way; w++) n += sequence_left(w->seq) - w->n_row;
+    return n;
+}
+
 static int run_pass(lutra_session *s, struct pass *pass, struct lutra_error *err)
 {
     session_pass_begin(s, pass);
@@ -297,7 +304,9 @@ static int run_pass(lutra_session *s, struct pass *pass, struct lutra_error *err
     s->of_pass.draft_us = us + s->of_pass.learn_us;
     if (s->batch.n_row > 0) {
         tell_drafters(s, true);
+        s->of_pass.n_ahead = rows_ahead(s);
         int rc = session_forward(s, s->batch.n_row, false, err);
+        s->of_pass.n_ahead = 0;
         tell_drafters(s, false);
         if (rc < 0) return rc;
         pass->result = s->result;

@@ -41,6 +41,7 @@ struct step {
     const int32_t *out_row; /* [n_out] rows with a want, ascending */
     int n_out;
     int n_ctx;                 /* the longest that a sequence may become */
+    int n_ahead;               /* rows of prompts that wait for later steps */
     struct row_result *result; /* [n_out]; row and the pointers it wants are set before the step */
     const atomic_bool *cancel; /* may be NULL; looked at between operations */
     struct head_parts *head;   /* where shares of OP_HEAD leave their results (head.h); NULL: it is not cut */
@@ -147,9 +148,10 @@ struct device_ops {
     int (*supports)(struct device *self, const struct op_list *list, const struct op *op, struct lutra_error *err);
 
     /* Fills weight->packed and packed_bytes for its uses; the source pages may be dropped by the caller afterwards
-     * unless *keeps_source is set.  Not during a step.  On failure weight->packed stays NULL.  weight->stored, where
-     * set, is used in place: as long as `packed` said, 64-byte aligned, and valid until release.  Where its bytes are
-     * read for a copy or a check and do not have their sum, it becomes NULL, and the source is packed. */
+     * unless *keeps_source is set.  Not while a segment is under way.  On failure weight->packed stays NULL.
+     * weight->stored, where set, is used in place: as long as `packed` said, 64-byte aligned, and valid until release.
+     * Where its bytes are read for a copy or a check and do not have their sum, it becomes NULL, and the source is
+     * packed. */
     int (*prepare)(struct device *self, struct weight *weight, bool *keeps_source, struct lutra_error *err);
     void (*release)(struct device *self, struct weight *weight);
 
@@ -198,8 +200,8 @@ struct device_memory {
 
 /* What some devices know beside that; each may be NULL. */
 struct device_extras {
-    /* Positions of a prompt's block from which on the device has another numerics class for a prepared operation,
-     * faster in bulk; 0: it has not.  See ROW_BULK. */
+    /* Positions of a prompt's block from which on the device has another numerics class for an operation (of an NPU:
+     * for one that is prepared), faster in bulk; 0: it has not.  See ROW_BULK. */
     int (*bulk_rows)(struct device *self, const struct op *op);
 
     /* What prepare makes, or has made, of this weight.  False: nothing that a file could keep. */
@@ -211,6 +213,9 @@ struct device_extras {
 
     /* Line 0, 1, ... of what lies where in the device's memory.  False: there is no such line. */
     bool (*report)(struct device *self, int line, char *text, size_t size);
+
+    /* The same of what it has done for a list so far. */
+    bool (*account)(struct device *self, const struct op_list *list, int line, char *text, size_t size);
 
     /* What reserve has kept of a list, which is about to go.  Not during a step. */
     void (*forget)(struct device *self, const struct op_list *list);

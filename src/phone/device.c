@@ -5,7 +5,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "phone/graphs.h"
+
 enum { ROWS_MOST = 4096 }; /* of one step, where nothing is computed */
+enum { LISTS = 4 };        /* models that have graphs: a draft model has its own */
 
 struct sim_unit {
     struct device device;
@@ -13,6 +16,9 @@ struct sim_unit {
     struct sim_event *event; /* [n_event] of room */
     bool *waited;            /* [n_event] */
     int n_event, room;
+    struct graphs *graphs[LISTS]; /* of the NPU, where they are switched */
+    int last_op;                  /* of the pass, submitted */
+    const struct op_list *last_list;
 };
 
 static struct sim_unit *unit_of(const struct device *d)
@@ -27,21 +33,49 @@ static int rows_of(const struct segment *s, int value)
     return s->list->value[value].rows == ROWS_ALL ? s->step->batch->n_row : s->step->n_out;
 }
 
-static double product_us(const struct sim_unit *u, const struct segment *s, const struct op *op)
+static double weight_bytes(const struct weight *w)
 {
-    const int rows = rows_of(s, op->in[0]);
+    return (double)(w->packed_bytes ? w->packed_bytes : w->tensor.bytes);
+}
+
+static double share_of(struct share share, int64_t n)
+{
+    return (double)share_columns(share, n).n / (double)n;
+}
+
+/* One product of so many rows. */
+static double product_us(const struct sim_unit *u, const struct op *op, struct share share, int rows)
+{
     double us = 0;
     if (rows < 1) return 0;
     for (int i = 0; i < op->n_weight; i++) {
         const struct weight *w = op->weight[i];
         const int k = (int)w->tensor.ne[0], n = (int)w->tensor.ne[1];
-        double weights = (double)k * n, bytes = (double)(w->packed_bytes ? w->packed_bytes : w->tensor.bytes);
-        double part = (double)share_columns(s->share, n).n / n;
-        us += sim_product_us(u->set.profile, false, u->set.end, u->set.kind, k, n, 8 * bytes / weights, rows, part);
-        if (!share_is_whole(s->share)) /* others read the rest at the same time */
+        double weights = (double)k * n, bytes = weight_bytes(w);
+        us += sim_product_us(
+            u->set.profile, false, u->set.end, u->set.kind, k, n, 8 * bytes / weights, rows, share_of(share, n));
+        if (!share_is_whole(share)) /* others read the rest at the same time */
             us = fmax(us, bytes / 1e3 / sim_figure(u->set.profile, SOC_TWO_GBS, u->set.end));
     }
     return us;
+}
+
+static struct graphs *graphs_of(const struct sim_unit *u, const struct op_list *list)
+{
+    for (int i = 0; i < LISTS; i++)
+        if (u->graphs[i] && u->graphs[i]->list == list) return u->graphs[i];
+    return NULL;
+}
+
+/* As often as the block's graph runs for these rows; other products have graphs of any size. */
+static double graph_us(const struct sim_unit *u, const struct segment *s, const struct op *op)
+{
+    const struct graphs *g = graphs_of(u, s->list);
+    const int rows = rows_of(s, op->in[0]), block = g ? graphs_block(g, op) : -1;
+    int runs;
+    if (block < 0 || rows < 1) return product_us(u, op, s->share, rows);
+    const int each = graphs_rows(g, block, rows, &runs);
+    return runs * product_us(u, op, s->share, each);
 }
 
 /* Keys that the rows see, and those that are read: once for rows of one sequence. */
@@ -66,7 +100,7 @@ double sim_device_op_us(const struct device *device, const struct segment *segme
     const struct sim_unit *u = unit_of(device);
     const struct op_info *info = op_info_of(op->kind);
     double bytes = 0;
-    if (info->use & WEIGHT_MATMUL) return product_us(u, segment, op);
+    if (info->use & WEIGHT_MATMUL) return graph_us(u, segment, op);
     if (op->kind == OP_ATTENTION) return attention_us(u, segment, op);
     /* What is left moves memory: halves. */
     for (int i = 0; i < op->n_in; i++)
@@ -78,11 +112,51 @@ double sim_device_op_us(const struct device *device, const struct segment *segme
     return bytes / 1e3 / sim_figure(u->set.profile, SOC_ONE_GBS, u->set.end);
 }
 
+/* ---- graphs ---- */
+
+/* What a prompt's blocks cost, of which this device has `share`. */
+static void cost_blocks(const struct sim_unit *u, struct graphs *g, struct share share, int n_row)
+{
+    struct blocks_problem *p = &g->cost;
+    const int many = (n_row + GRAPHS_MANY - 1) / GRAPHS_MANY, few = (n_row + GRAPHS_FEW - 1) / GRAPHS_FEW;
+    const double mbs = sim_figure(u->set.profile, SOC_STORAGE_MBS, u->set.end);
+    for (int b = 0; b < p->n_block; b++) p->prefill_us[b] = p->decode_us[b] = p->load_us[b] = 0;
+    for (int i = 0; i < g->list->n_op; i++) {
+        const struct op *op = &g->list->op[i];
+        const int b = graphs_block(g, op);
+        if (b < 0) continue;
+        p->prefill_us[b] += many * product_us(u, op, share, GRAPHS_MANY);
+        p->decode_us[b] += few * product_us(u, op, share, GRAPHS_FEW);
+        for (int k = 0; k < op->n_weight; k++)
+            p->load_us[b] += weight_bytes(op->weight[k]) * share_of(share, op->weight[k]->tensor.ne[1]) / mbs;
+    }
+}
+
+/* Before a segment: where a pass begins its prompt is planned.  *ready: when the segment's block has its graph. */
+static int begin_segment(
+    struct sim_unit *u, const struct segment *s, uint64_t now, uint64_t *ready, struct lutra_error *err)
+{
+    struct graphs *g = graphs_of(u, s->list);
+    const int first = (int)(s->op - s->list->op), n_row = s->step->batch->n_row;
+    const bool again = u->last_list == s->list && first > u->last_op;
+    *ready = 0;
+    u->last_list = s->list, u->last_op = first;
+    if (!g) return 0;
+    if (!again && graphs_begin(g, n_row, s->step->n_ahead)) {
+        cost_blocks(u, g, s->share, n_row);
+        TRY(graphs_prompt(g, now, err));
+    }
+    const int block = graphs_block(g, s->op);
+    if (block >= 0) *ready = g->block[block].ready_us;
+    return 0;
+}
+
 /* ---- a device ---- */
 
 static void unit_close(struct device *self)
 {
     struct sim_unit *u = unit_of(self);
+    for (int i = 0; i < LISTS; i++) free(u->graphs[i]);
     free(u->event), free(u->waited);
     free(u);
 }
@@ -108,10 +182,30 @@ static void unit_release(struct device *self, struct weight *weight)
     if (inner) inner->ops->release(inner, weight);
 }
 
+/* A list that is reserved for again keeps its graphs. */
+static int hold_graphs(struct sim_unit *u, const struct op_list *list, struct lutra_error *err)
+{
+    int i = 0;
+    if (u->set.kind != SIM_NPU || u->set.graphs == SIM_GRAPHS_ALL || graphs_of(u, list)) return 0;
+    while (i < LISTS && u->graphs[i]) i++;
+    if (i == LISTS)
+        return lutra_fail(err, LUTRA_E_UNSUPPORTED, "%s: graphs of more than %d models", u->device.name, LISTS);
+    struct graphs *g = malloc(sizeof *g);
+    if (!g) return lutra_fail(err, LUTRA_E_NO_MEMORY, "%s: no memory for graphs", u->device.name);
+    if (!graphs_open(g, list)) {
+        free(g);
+        return 0;
+    }
+    g->synchronous = u->set.graphs == SIM_GRAPHS_SYNCHRONOUS;
+    u->graphs[i] = g;
+    return 0;
+}
+
 static int unit_reserve(
     struct device *self, const struct op_list *list, int max_rows, int max_out, int n_ctx, struct lutra_error *err)
 {
     struct device *inner = unit_of(self)->set.inner;
+    TRY(hold_graphs(unit_of(self), list, err));
     return inner ? inner->ops->reserve(inner, list, max_rows, max_out, n_ctx, err) : 0;
 }
 
@@ -135,19 +229,27 @@ static int unit_submit(struct device *self, const struct segment *segment, const
     struct sim_unit *u = unit_of(self);
     struct device *inner = u->set.inner;
     double us = 0;
+    uint64_t ready;
+    const uint64_t now = clock_now_us(clock_virtual(u->set.time));
     (void)after, (void)n_after; /* its own: segments follow each other */
     TRY(grow(u, err));
+    TRY(begin_segment(u, segment, now, &ready, err));
     if (inner) {
         struct ticket done;
         TRY(inner->ops->submit(inner, segment, NULL, 0, &done, err));
         TRY(inner->ops->wait(inner, &done, err));
     }
     for (int i = 0; i < segment->n_op; i++) us += sim_device_op_us(self, segment, &segment->op[i]);
-    uint64_t now = clock_now_us(clock_virtual(u->set.time)), idle = u->n_event ? u->event[u->n_event - 1].end_us : 0;
+    const uint64_t idle = u->n_event ? u->event[u->n_event - 1].end_us : 0, free_us = now > idle ? now : idle;
     struct sim_event *e = &u->event[u->n_event];
     *e = (struct sim_event){
-        (int)(segment->op - segment->list->op), segment->n_op, segment->share, now > idle ? now : idle, 0};
+        (int)(segment->op - segment->list->op), segment->n_op, segment->share, free_us > ready ? free_us : ready, 0};
     e->end_us = e->begin_us + (uint64_t)(us + 0.5);
+    struct graphs *g = graphs_of(u, segment->list);
+    if (g) {
+        g->count.wait_us += e->begin_us - free_us;
+        graphs_computed(g, e->first, e->n, segment->step->batch->n_row, e->end_us);
+    }
     u->waited[u->n_event] = false;
     *out = (struct ticket){self, (uint64_t)++u->n_event};
     return 0;
@@ -187,11 +289,21 @@ static void unit_buffer_free(struct device *self, struct buffer *buffer)
 
 static void unit_forget(struct device *self, const struct op_list *list)
 {
-    struct device *inner = unit_of(self)->set.inner;
+    struct sim_unit *u = unit_of(self);
+    struct device *inner = u->set.inner;
+    for (int i = 0; i < LISTS; i++)
+        if (u->graphs[i] && u->graphs[i]->list == list) free(u->graphs[i]), u->graphs[i] = NULL;
+    if (u->last_list == list) u->last_list = NULL;
     if (inner && inner->extras && inner->extras->forget) inner->extras->forget(inner, list);
 }
 
-static const struct device_extras unit_extras = {.forget = unit_forget};
+static bool unit_account(struct device *self, const struct op_list *list, int line, char *text, size_t size)
+{
+    const struct graphs *g = graphs_of(unit_of(self), list);
+    return g && graphs_text(g, line, self->name, text, size);
+}
+
+static const struct device_extras unit_extras = {.forget = unit_forget, .account = unit_account};
 
 static const struct device_ops unit_ops = {.close = unit_close,
     .supports = unit_supports,
@@ -213,10 +325,17 @@ int sim_device_open(struct device **out, const struct sim_device_settings *setti
     u->set = *settings;
     u->device = (struct device){
         .ops = &unit_ops, .extras = &unit_extras, .name = names[settings->kind], .store = settings->store};
-    const int rows = settings->inner ? settings->inner->caps.max_rows : ROWS_MOST;
+    int rows = settings->inner ? settings->inner->caps.max_rows : ROWS_MOST;
+    if (settings->kind == SIM_NPU && settings->graphs != SIM_GRAPHS_ALL && rows > GRAPHS_MANY) rows = GRAPHS_MANY;
     u->device.caps = (struct device_caps){.max_rows = rows, .flat_rows = 1, .async = true, .speed = 1};
     *out = &u->device;
     return 0;
+}
+
+const struct graphs_count *sim_device_graphs(const struct device *device, const struct op_list *list)
+{
+    const struct graphs *g = graphs_of(unit_of(device), list);
+    return g ? &g->count : NULL;
 }
 
 int sim_device_events(const struct device *device, const struct sim_event **out)

@@ -22,12 +22,18 @@
 
 #include "base/clock.h"
 #include "ops/device.h"
+#include "phone/graphs.h"
 #include "phone/laws.h"
+
+/* Of an NPU: graphs of every multiple of 32 rows at once; or two for each block of layers, of which memory holds one
+ * (graphs.h), switched while prompts are evaluated or behind them.  Passes have at most GRAPHS_MANY rows then. */
+enum sim_graphs { SIM_GRAPHS_ALL, SIM_GRAPHS_PROGRESSIVE, SIM_GRAPHS_SYNCHRONOUS };
 
 struct sim_device_settings {
     const struct soc_profile *profile; /* borrowed, as all here */
     enum sim_device kind;
     enum sim_end end; /* of the profile's figures */
+    enum sim_graphs graphs;
     struct virtual_time *time;
     struct device *inner; /* at once, of the host's memory; NULL: no values */
     struct device *store; /* whose weights it uses; NULL: its own, which are those of `inner` */
@@ -44,6 +50,9 @@ struct sim_event {
 
 /* All so far; valid until the next submit.  How many. */
 int sim_device_events(const struct device *device, const struct sim_event **out);
+
+/* What the graphs of a list have done; NULL: it has none. */
+const struct graphs_count *sim_device_graphs(const struct device *device, const struct op_list *list);
 
 /* us of an operation, or of a share of its outputs, in this step: what submit adds up. */
 double sim_device_op_us(const struct device *device, const struct segment *segment, const struct op *op);

@@ -66,10 +66,13 @@ struct plan {
     } writer[VALUE_MAX];
 };
 
-/* Whom to ask when a device is lost: replace opens the plan anew without it, or says why not. */
+/* Whom to ask when a device is lost: replace opens the plan anew without it, or says why not.  And for weights that are
+ * not prepared yet, of n operations of one layer that are next: nothing is under way when hold is called.  hold NULL:
+ * all are prepared, or the devices need none. */
 struct plan_rescue {
     int (*replace)(void *user, struct device *lost, struct lutra_error *err);
     void *user;
+    int (*hold)(void *user, const struct op *op, int n, struct lutra_error *err);
 };
 
 /* A list that op_list_check accepts; list and devices, in order of preference, are borrowed and must outlive the plan.

@@ -12,6 +12,7 @@ struct run {
     const struct plan *plan;
     const struct step *step;
     struct waits *waits;
+    const struct plan_rescue *rescue;
     struct device *lost;
     int n; /* pieces submitted, of which the arrays tell: the rest is not even cleared */
     struct ticket ticket[PLAN_PIECES];
@@ -92,6 +93,43 @@ static void acquire(const struct run *r, const struct plan_piece *piece)
             d, &r->step->value[m[i].value], share_columns(m[i].share, r->plan->list->value[m[i].value].dim));
 }
 
+/* ---- weights that are still being read ---- */
+
+static bool is_prepared(const struct op *op, int n)
+{
+    for (int i = 0; i < n; i++)
+        for (int k = 0; k < op[i].n_weight; k++)
+            if (!op[i].weight[k]->packed) return false;
+    return true;
+}
+
+/* How many operations from this one on, of a piece that ends before `end`, are of its layer. */
+static int of_layer(const struct op *op, const struct op *end)
+{
+    int n = 1;
+    while (op + n < end && op[n].layer == op->layer) n++;
+    return n;
+}
+
+/* What piece p has before the operations whose weights are the last to come, a layer at a time; these are left in
+ * *segment. */
+static int submit_as_held(
+    struct run *r, int p, struct segment *segment, const struct ticket **after, struct lutra_error *err)
+{
+    struct device *d = r->plan->device[r->plan->piece[p].device];
+    const struct op *end = segment->op + segment->n_op;
+    for (int i = 0; i < p; i++) TRY(finish(r, i, err));
+    *after = NULL;
+    for (;;) {
+        segment->n_op = of_layer(segment->op, end);
+        TRY(r->rescue->hold(r->rescue->user, segment->op, segment->n_op, err));
+        if (segment->op + segment->n_op == end) return 0;
+        TRY(note_loss(r, d, d->ops->submit(d, segment, NULL, 0, &r->ticket[p], err)));
+        TRY(note_loss(r, d, d->ops->wait(d, &r->ticket[p], err)));
+        segment->op += segment->n_op;
+    }
+}
+
 static int start(struct run *r, int p, struct lutra_error *err)
 {
     const struct plan *plan = r->plan;
@@ -106,6 +144,8 @@ static int start(struct run *r, int p, struct lutra_error *err)
     struct segment segment = {&plan->list->op[piece->first], piece->n, plan->list, r->step, piece->share, 0};
     if (p > plan->head && p < plan->head + plan->n_head) segment.place = p - plan->head;
     const struct ticket *after = before >= 0 && !r->over[before] ? &r->ticket[before] : NULL;
+    if (r->rescue && r->rescue->hold && !is_prepared(segment.op, segment.n_op))
+        TRY(submit_as_held(r, p, &segment, &after, err));
     waits_submitted(r->waits, p);
     before_us = now(r);
     TRY(note_loss(r, d, d->ops->submit(d, &segment, after, after != NULL, &r->ticket[p], err)));
@@ -137,11 +177,11 @@ static void settle(struct run *r)
     }
 }
 
-static int run_once(const struct plan *plan, const struct step *step, struct waits *waits, struct device **lost,
-    struct lutra_error *err)
+static int run_once(const struct plan *plan, const struct step *step, struct waits *waits,
+    const struct plan_rescue *rescue, struct device **lost, struct lutra_error *err)
 {
     struct run r;
-    r.plan = plan, r.step = step, r.waits = waits, r.lost = NULL, r.n = 0;
+    r.plan = plan, r.step = step, r.waits = waits, r.rescue = rescue, r.lost = NULL, r.n = 0;
     if (waits) waits_begin(waits, plan, step->batch->n_row);
     int rc = run_pieces(&r, err);
     if (rc < 0) settle(&r);
@@ -169,13 +209,13 @@ int plan_run(const struct plan *plan, const struct step *step, struct waits *wai
     if (!plan->n_piece) return lutra_fail(err, LUTRA_E_UNSUPPORTED, "no devices are left for the model");
     if (plan->n_head && !step->head)
         return lutra_fail(err, LUTRA_E_INTERNAL, "no room for what shares of the head leave");
-    int rc = run_once(plan, step, waits, &lost, err);
+    int rc = run_once(plan, step, waits, rescue, &lost, err);
     while (rc == LUTRA_E_DEVICE_LOST && lost && rescue) {
         TRY(rescue->replace(rescue->user, lost, err));
         for (int i = 0; i < plan->n_device; i++)
             if (plan->device[i] == lost)
                 return lutra_fail(err, LUTRA_E_INTERNAL, "the plan keeps %s, which is lost", lost->name);
-        rc = run_once(plan, step, waits, &lost, err);
+        rc = run_once(plan, step, waits, rescue, &lost, err);
     }
     return rc;
 }

@@ -10,9 +10,11 @@
 #include "sched/blocks.h"
 #include "sim/counts.h"
 #include "phone/data.h"
+#include "phone/graphs.h"
 #include "sim/report.h"
 
-enum { POINTS = 64, GRAPH_BLOCKS = 4, GRAPH_ROWS = 32 };
+enum { POINTS = 64, GRAPH_BLOCKS = GRAPHS_BLOCKS, GRAPH_ROWS = GRAPHS_FEW };
+_Static_assert((int)SIM_CHUNK == (int)GRAPHS_MANY, "chunks are as the graphs of a device");
 
 /* ---- QNN's graphs ---- */
 
@@ -182,10 +184,16 @@ static json_t *graphs_json(const struct sim_case *c, struct lutra_error *err)
     }
     if (blocks_best(&p, &plan, err) || blocks_plan_by(&p, BLOCKS_SYNCHRONOUS, &late, err)) return NULL;
     json_t *before = json_array();
-    for (int b = 0; b < GRAPH_BLOCKS; b++) json_array_append_new(before, json_integer(plan.before[b]));
-    return json_pack("{s:i, s:i, s:f, s:f, s:s, s:o}", "blocks", p.n_block, "chunks", p.n_chunk, "synchronous_ms",
-        blocks_time(&p, &late).us / 1e3, "best_ms", blocks_time(&p, &plan).us / 1e3, "policy",
-        blocks_policy_name(plan.policy), "chunks_before_switch", before);
+    int many = 0;
+    for (int b = 0; b < GRAPH_BLOCKS; b++) {
+        json_array_append_new(before, json_integer(plan.before[b]));
+        many += plan.before[b];
+    }
+    const int late_passes = p.n_block * p.n_chunk - many;
+    return json_pack("{s:i, s:i, s:f, s:f, s:s, s:o, s:i, s:i, s:i}", "blocks", p.n_block, "chunks", p.n_chunk,
+        "synchronous_ms", blocks_time(&p, &late).us / 1e3, "best_ms", blocks_time(&p, &plan).us / 1e3, "policy",
+        blocks_policy_name(plan.policy), "chunks_before_switch", before, "passes_many", many, "passes_few", late_passes,
+        "runs_few", late_passes * (SIM_CHUNK / GRAPH_ROWS));
 }
 
 json_t *sim_reply_json(const struct sim_case *c, struct lutra_error *err)

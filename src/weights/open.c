@@ -338,6 +338,11 @@ void weights_fetch(const struct weights *w, const struct tensor *t)
     d->there = true;
 }
 
+bool weights_is_derived(const struct weights *w, const struct tensor *t)
+{
+    return weights_derived_of(w, t) != NULL;
+}
+
 const char *weights_loose(const struct weights *w, const struct tensor *t)
 {
     const struct derived *d = weights_derived_of(w, t);

@@ -77,6 +77,8 @@ int weights_tensor_get(const struct weights *w, const char *name, const struct t
 /* Makes the bytes at t->data what they are: to be called before a tensor of two or more dimensions is read, by one
  * thread at a time.  A file's tensors are always there; some of a folder's are computed, here.  Never fails. */
 void weights_fetch(const struct weights *w, const struct tensor *t);
+/* Whether that computes it: its bytes are no mapping of a file. */
+bool weights_is_derived(const struct weights *w, const struct tensor *t);
 
 /* The reason (a phrase) why a folder's quantized layer is expanded to F32, 4 (8 bits) to 15 times (2 bits) as large:
  * no type of blocks holds its values.  NULL: any other tensor. */

@@ -10,6 +10,7 @@ expect_out 'Snapdragon 8 Gen 3' 'the SoC'
 expect_out 'tokens/s (' 'rates are intervals'
 expect_out '% of outputs' 'who computes what'
 expect_out '  npu |' 'the timeline'
+expect_out "passes of blocks by the prompt's graphs" 'graphs that are switched'
 cp "$WORK/out" "$WORK/first"
 lutra sim --shape Qwen2.5-7B
 expect_same "$WORK/out" "$WORK/first" 'the same bytes, and the defaults'
@@ -43,6 +44,17 @@ for phone in sim:8gen3 sim:8gen3.gpu "sim:$PROFILE"; do
     lutra run -m "$MODEL" -st --temp 0 -n 40 -p "$QUESTION" --device "$phone"
     grep -E '^(prompt|decode):' "$WORK/err" | cmp -s - "$WORK/times" || fail "--device $phone: other times the second time"
 done
+# The NPU's static graphs, switched while the prompt is evaluated [SDNPU 4.2].
+lutra run -m "$MODEL" -st --temp 0 -n 40 -p "$QUESTION" --device sim:8gen3 --progressive -v
+expect_code 0 'graphs that are switched'
+expect_same "$WORK/out" "$WORK/text" 'graphs that are switched: the text'
+expect_err '4 blocks with graphs of 256 or 32 rows; 1 prompt: ' 'passes by graph'
+expect_err 'sim.npu: graphs loaded for ' 'loads'
+lutra run -m "$MODEL" -st --temp 0 -n 40 -p "$QUESTION" --progressive
+expect_same "$WORK/out" "$WORK/text" 'a file that is read while the prompt is evaluated: the text'
+lutra run -m "$MODEL" -st -p x --device npu-sim --progressive
+expect_code 1 'a device with a memory of its own'
+expect_err 'progressive: npu' 'a device with a memory of its own'
 lutra run -m "$MODEL" -st -p x --device sim:9gen9
 expect_code 1 'no such phone'
 expect_err '8elite' 'no such phone'

@@ -189,9 +189,10 @@ static void print_reply(const json_t *all)
     const json_t *graphs = json_object_get(all, "graph_switch");
     if (graphs)
         printf("graphs        the reply's are loaded %.0f ms after the first chunk began where all wait for the "
-               "prompt, %.0f "
-               "ms block by block (%s) [SDNPU 4.2]\n",
-            sim_number(graphs, "synchronous_ms"), sim_number(graphs, "best_ms"), text(graphs, "policy"));
+               "prompt, %.0f ms block by block (%s): %.0f passes of blocks by the prompt's graphs, %.0f by the reply's "
+               "in %.0f runs [SDNPU 4.2]\n",
+            sim_number(graphs, "synchronous_ms"), sim_number(graphs, "best_ms"), text(graphs, "policy"),
+            sim_number(graphs, "passes_many"), sim_number(graphs, "passes_few"), sim_number(graphs, "runs_few"));
     print_layer(all, "prompt_layer", "Prompt");
     print_layer(all, "decode_layer", "Reply, its first step");
 }

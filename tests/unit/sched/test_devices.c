@@ -382,7 +382,7 @@ static int replace(void *user, struct device *lost, struct lutra_error *err)
 static void play(struct fixture *f, uint32_t seed)
 {
     struct lutra_error err = {0};
-    struct plan_rescue rescue = {replace, f};
+    struct plan_rescue rescue = {.replace = replace, .user = f};
     const struct plan_cut *cut = seed % 2 ? f->cut : NULL;
     assert_int_equal(plan_open_cut(&f->plan, &f->r.list, f->left, f->n_left, cut, &err), 0);
     if (plan_run(&f->plan, &f->r.step, &f->waits, &rescue, &err) < 0) fail_msg("list %u: %s", seed, err.what);

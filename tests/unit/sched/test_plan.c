@@ -269,7 +269,7 @@ static void a_lost_device_is_replaced(void **state)
 {
     (void)state;
     struct bench b;
-    struct plan_rescue rescue = {leave_out_npu, &b};
+    struct plan_rescue rescue = {.replace = leave_out_npu, .user = &b};
     struct lutra_error err;
     prepare(&b);
     assert_int_equal(plan_open(&b.plan, &b.list, b.devices, 2, NULL), 0);
