@@ -229,11 +229,11 @@ static void *run(void *user)
         embed_some(&running);
         for (int i = 0; i < s->set->n_model; i++) {
             struct served *m = &s->model[i];
-            int n_active = 0;
             bool wanted = false;
             for (struct exchange *x = running.first; x && !wanted; x = x->next) wanted = x->model == m;
-            if (wanted) lutra_step(m->loaded.session, &n_active, &err);
-            n_sample += n_active;
+            bool ready = wanted && lutra_wait(&m->loaded.session, 1, 0) == 1; /* else its step might wait */
+            if (ready) lutra_step(m->loaded.session, &m->n_active, &err);
+            if (wanted) n_sample += m->n_active;
         }
         atomic_store(&s->n_sample, n_sample);
         count(s);

@@ -5,7 +5,8 @@
  * Threads: lutra_search_submit(), lutra_search_done() and lutra_search_close() are for the thread that steps the
  * session, between passes.  Calls on one verifier must not overlap, the searches that use it included.
  * Callbacks: on_event and lutra_verifier_settings.check run in lutra_step(), as lutra/session.h says; the latter in
- * lutra_verifier_check(), too.
+ * lutra_verifier_check(), too.  A verifier's program is asked by a thread of the library's: while a search waits for a
+ * reply other requests go on, and lutra_wait() returns when it has come.
  */
 #ifndef LUTRA_SEARCH_H
 #define LUTRA_SEARCH_H
@@ -30,7 +31,8 @@ struct lutra_check {
 LUTRA_API void lutra_check_init(struct lutra_check *check, size_t size);
 
 /* A reward in [0, 1]; anything else is none, for a reason that may be written to why (n_why bytes with the NUL).
- * Called from lutra_step() in an order that depends on the seed only; must not call into the session. */
+ * Called from lutra_step() in an order that depends on the seed only (a verifier's program: as it replies); must not
+ * call into the session. */
 typedef double (*lutra_check_fn)(void *user, const struct lutra_check *check, char *why, size_t n_why);
 
 /* What judges candidates, by the kind that it is opened with.  A model judges beside the generator:

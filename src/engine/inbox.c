@@ -89,6 +89,13 @@ int lutra_request_resume(lutra_session *s, int32_t id)
     return set_flags(s, id, false, false);
 }
 
+void session_news(lutra_session *s)
+{
+    lock(s);
+    tell(s);
+    unlock(s);
+}
+
 void lutra_wake(lutra_session *s)
 {
     if (!s) return;

@@ -315,6 +315,11 @@ enum lutra_stop request_stopped(const lutra_session *s, const struct request *r)
     return used >= r->set.timeout_us ? LUTRA_STOP_DEADLINE : LUTRA_STOP_NONE;
 }
 
+bool request_waits(const struct request *r)
+{
+    return r->watch && r->watch->waits(r->watcher);
+}
+
 void requests_sweep(lutra_session *s)
 {
     struct request **link = &s->first, *before = NULL;
@@ -327,7 +332,7 @@ void requests_sweep(lutra_session *s)
             if (s->failed.code == 0) s->failed = r->failed;
         }
         if (why) request_end(s, r, why);
-        if (r->n_ended == r->set.n_samples) {
+        if (r->n_ended == r->set.n_samples && (why || !request_waits(r))) {
             if (r->watch) r->watch->over(r->watcher);
             request_give_back(s, r, r->n_reserved);
             inbox_unlink(s, link, before);

@@ -19,7 +19,8 @@ struct sample_watch {
     void (*begin)(void *self, struct sample *slot); /* it starts from the prompt */
     void (*token)(void *self, struct sample *slot); /* a token came in and it goes on; may pause it */
     void (*end)(void *self, struct sample *slot, enum lutra_stop reason);
-    void (*over)(void *self); /* so has the request */
+    bool (*waits)(const void *self); /* for a verifier outside: no samples may run, but the request is not over */
+    void (*over)(void *self);        /* so has the request */
 };
 
 /* One sample slot: what a running sample needs, reserved when the session opens. */
@@ -103,6 +104,10 @@ struct request {
 /* ---- of a session, for searches ---- */
 
 uint64_t session_now_us(const lutra_session *s);
+/* Its next step has something to do.  Any thread. */
+void session_news(lutra_session *s);
+/* Whether a verifier outside is waited for. */
+bool request_waits(const struct request *r);
 /* Its slots, [n_seq]. */
 struct sample *session_samples(lutra_session *s);
 /* Its requests, oldest first. */

@@ -272,7 +272,10 @@ void sources_open(lutra_session *s)
 static int count_active(lutra_session *s)
 {
     int n = inbox_samples(s);
-    for (const struct request *r = s->first; r; r = r->next) n += r->set.n_samples - r->n_ended;
+    for (const struct request *r = s->first; r; r = r->next) {
+        int left = r->set.n_samples - r->n_ended;
+        n += left > 0 ? left : 1; /* it waits for a verifier */
+    }
     return n;
 }
 
@@ -314,7 +317,7 @@ static int run_pass(lutra_session *s, struct pass *pass, struct lutra_error *err
         return 0;
     }
     for (const struct request *r = s->first; r; r = r->next)
-        if (request_paused(r)) return 0; /* what others wait for */
+        if (request_paused(r) || request_waits(r)) return 0; /* what others wait for */
     if (!s->first) return 0;
     return lutra_fail(err, LUTRA_E_CTX_FULL, "the cache is held by open sequences: no request can start");
 }

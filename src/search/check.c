@@ -140,14 +140,18 @@ int verifier_open_program(lutra_verifier **out, const struct lutra_verifier_sett
     return open_program(out, set, err);
 }
 
+double verifier_reward(double said, char *why, size_t n_why)
+{
+    bool valid = said >= 0 && said <= 1;
+    if (!valid && !*why) snprintf(why, n_why, "%g is no reward", said);
+    if (valid) *why = 0; /* of tries before the last */
+    return valid ? said : 0;
+}
+
 double verifier_ask(const lutra_verifier *v, const struct lutra_check *check, char *why, size_t n_why)
 {
     *why = 0;
-    double reward = v->check(v->check_user, check, why, n_why);
-    bool valid = reward >= 0 && reward <= 1;
-    if (!valid && !*why) snprintf(why, n_why, "%g is no reward", reward);
-    if (valid) *why = 0; /* of tries before the last */
-    return valid ? reward : 0;
+    return verifier_reward(v->check(v->check_user, check, why, n_why), why, n_why);
 }
 
 int lutra_verifier_check(

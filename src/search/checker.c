@@ -9,6 +9,7 @@
 #include <inttypes.h>
 #include <poll.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <spawn.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -32,7 +33,8 @@ enum {
     CHUNK_BYTES = 4096,
     WORDS_MAX = 64,
     END_MS = 100,
-    ENVIRON_MAX = 32
+    ENVIRON_MAX = 32,
+    LOOK_MS = 50 /* whether it is given up */
 };
 
 struct checker {
@@ -50,6 +52,7 @@ struct checker {
     struct rng_key ids;
     uint32_t n_id;
     uint64_t deadline_us;
+    atomic_bool gives_up;
     char chunk[CHUNK_BYTES]; /* of the request, not yet sent */
     size_t n_chunk;
     char line[LINE_BYTES]; /* read, not yet taken */
@@ -203,7 +206,8 @@ static bool wait_for(struct checker *c, int fd, short event)
         if (now >= c->deadline_us) return false;
         uint64_t ms = (c->deadline_us - now + 999) / 1000;
         struct pollfd p = {.fd = fd, .events = event};
-        int n = poll(&p, 1, ms < 1000000 ? (int)ms : 1000000);
+        if (atomic_load(&c->gives_up)) return false;
+        int n = poll(&p, 1, ms < LOOK_MS ? (int)ms : LOOK_MS);
         if (n > 0) return true;
         if (n < 0 && errno != EINTR) return false;
     }
@@ -466,10 +470,15 @@ static bool revive(struct checker *c, char *why, size_t n_why)
     return rc == 0;
 }
 
+void checker_give_up(struct checker *c)
+{
+    atomic_store(&c->gives_up, true);
+}
+
 double checker_ask(void *self, const struct lutra_check *check, char *why, size_t n_why)
 {
     struct checker *c = self;
-    for (int i = 0; i < TRIES && revive(c, why, n_why); i++) {
+    for (int i = 0; i < TRIES && !atomic_load(&c->gives_up) && revive(c, why, n_why); i++) {
         double reward = -1;
         bool fresh = c->fresh;
         enum outcome done = try_once(c, check, &reward, why, n_why);

@@ -31,6 +31,9 @@ struct checker;
 int checker_open(struct checker **out, const struct lutra_verifier_settings *settings, struct lutra_error *err);
 void checker_close(struct checker **checker); /* ends it */
 
+/* From any thread: a reply that is waited for is given up, and so are all later ones. */
+void checker_give_up(struct checker *checker);
+
 /* A lutra_check_fn; self: a struct checker.  Allocates nothing unless a process has to be started. */
 double checker_ask(void *self, const struct lutra_check *check, char *why, size_t n_why);
 

@@ -160,7 +160,9 @@ static int reserve(lutra_search_run *run, int max_tok, struct lutra_error *err)
         !run->live || !run->question || !run->expected_answer)
         return lutra_fail(err, LUTRA_E_NO_MEMORY, "search: out of memory");
     for (size_t i = 0; i < n_final; i++) run->final[i].token = run->tokens + i * tok;
-    return 0;
+    if (!run->judge || !run->judge->program) return 0;
+    return ask_open(&run->ask, &run->judge->asker, run->judge->program, run->s, run->question, run->expected_answer,
+        tok * text_vocab_max_piece_bytes(session_model(run->s)->vocab), err);
 }
 
 /* Sequences and blocks of the judge, so that no candidate of any search finds it full. */
@@ -319,6 +321,7 @@ static void give_back(lutra_search_run *run)
 {
     lutra_verifier *v = run->judge;
     if (!v) return;
+    ask_close(&run->ask);
     for (int i = 0; i < run->n_final; i++) search_drop_seq(run, &run->final[i].node);
     if (run->prompt_seq >= 0) lutra_seq_close(v->session, run->prompt_seq);
     if (run->reserved_block > 0) v->free_seq += run->set.width;

@@ -226,6 +226,7 @@ static int round_of_steps(lutra_search_run *run, struct lutra_error *err)
 {
     if (!search_score_due(run)) return 0;
     TRY(search_score(run, err));
+    if (run->waits) return 0;
     if (first_pass(run) != INT_MAX) {
         run->n_more = 0;
         request_end(run->s, run->request, LUTRA_STOP_PRUNED);
@@ -347,14 +348,20 @@ static void draw_more(lutra_search_run *run)
 
 static int take_round(void *self, const struct pass *pass, struct lutra_error *err)
 {
-    (void)pass;
     lutra_search_run *run = self;
+    run->idle = pass->batch->n_row == 0;
     struct request *r = run->request;
     if (r->n_started == 0 || (search_in_steps(run) && r->seq.id >= 0)) return 0; /* some are still to begin */
     int rc = search_in_steps(run) ? round_of_steps(run, err) : round_of_independent(run, err);
-    if (rc == 0) draw_more(run);
+    if (rc == 0 && !run->waits) draw_more(run);
     if (rc < 0) request_end(run->s, r, LUTRA_STOP_ERROR);
     return rc;
+}
+
+static bool waits(const void *self)
+{
+    const lutra_search_run *run = self;
+    return run->waits;
 }
 
 static void finish(void *self)
@@ -362,5 +369,5 @@ static void finish(void *self)
     search_finish(self);
 }
 
-const struct sample_watch search_watch = {begin, after_token, record_end, finish};
+const struct sample_watch search_watch = {begin, after_token, record_end, waits, finish};
 const struct row_source_ops search_source = {"search", SOURCE_SEARCH, NULL, take_round};

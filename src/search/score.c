@@ -158,7 +158,7 @@ static void take_step(const struct search_step *step, const double *reward)
     *run->why = 0;
 }
 
-/* What a judge without rows says of a step. */
+/* What a judge without rows says of a step; run->waits: nothing yet. */
 static double own_reward(const struct search_step *step)
 {
     lutra_search_run *run = step->run;
@@ -174,31 +174,37 @@ static double own_reward(const struct search_step *step)
     check.text = text.p;
     check.step = text.p + (n_before < text.n ? n_before : text.n);
     check.whole = step->whole && step->to == step->whole->n_token;
-    return verifier_ask(run->judge, &check, run->why, sizeof run->why);
+    if (!run->ask) return verifier_ask(run->judge, &check, run->why, sizeof run->why);
+    run->waits = !ask_reply(run->ask, step->id, step->to, &check, run->idle);
+    if (run->waits) return 0;
+    memcpy(run->why, run->ask->why, sizeof run->why);
+    return verifier_reward(run->ask->reward, run->why, sizeof run->why);
 }
 
 /* Without rows: the generator's likelihood, a checker, or no reward at all. */
 static void take_own(const struct search_step *step)
 {
     double reward = own_reward(step);
-    take_step(step, step->run->self || step->run->judge ? &reward : NULL);
+    if (!step->run->waits) take_step(step, step->run->self || step->run->judge ? &reward : NULL);
 }
 
 void search_score_own(lutra_search_run *run, struct sample *slot)
 {
     struct search_step step;
-    while (next_of_sample(run, slot, &step)) take_own(&step);
+    while (!run->waits && next_of_sample(run, slot, &step)) take_own(&step);
 }
 
 static void score_all_own(lutra_search_run *run)
 {
     struct search_step step;
     int n = search_live(run);
+    run->waits = false;
     for (int i = 0; i < n; i++) search_score_own(run, run->live[i]);
     for (int i = 0; i < run->n_final; i++) {
         struct final *f = &run->final[i];
         if (f->told) continue;
-        while (next_of_final(run, f, &step)) take_own(&step);
+        while (!run->waits && next_of_final(run, f, &step)) take_own(&step);
+        if (run->waits) return;
         finish(run, f);
     }
 }

@@ -11,6 +11,7 @@
 #ifndef LUTRA_SEARCH_SEARCH_IMPL_H
 #define LUTRA_SEARCH_SEARCH_IMPL_H
 
+#include "search/ask.h"
 #include "search/budget.h"
 #include "search/policy.h"
 #include "engine/samples.h"
@@ -34,7 +35,7 @@ struct search_node {
 
 enum verifier_kind { VERIFIER_VALUE, VERIFIER_TOKEN, VERIFIER_LIKELIHOOD, VERIFIER_CHECK };
 
-enum { VERIFIER_WHY_BYTES = 160 };
+enum { VERIFIER_WHY_BYTES = ASK_WHY_BYTES };
 
 /* A step of one sequence of the verifier. */
 struct verify_job {
@@ -73,6 +74,7 @@ struct lutra_verifier {
     lutra_check_fn check; /* CHECK: this only, and no model */
     void *check_user;
     struct checker *program; /* that is check_user, or NULL; so is schema */
+    struct asker *asker;     /* asks it for searches; NULL: no search has */
     struct json_schema *schema;
 };
 
@@ -80,7 +82,9 @@ struct lutra_verifier {
 int verifier_open_function(lutra_verifier **out, lutra_check_fn check, void *user, struct lutra_error *err);
 int verifier_open_program(lutra_verifier **out, const struct lutra_verifier_settings *set, struct lutra_error *err);
 
-/* Asks a checker: the reward, or 0 with the reason in why ("" = there is a reward). */
+/* What a checker has said, as a reward: 0 with the reason in why where it is none ("" = there is a reward). */
+double verifier_reward(double said, char *why, size_t n_why);
+/* Asks a checker. */
 double verifier_ask(const lutra_verifier *v, const struct lutra_check *check, char *why, size_t n_why);
 
 int verifier_check_vocab(const lutra_verifier *v, const lutra_model *generator, struct lutra_error *err);
@@ -121,6 +125,8 @@ struct lutra_search_run {
     char *question, *expected_answer;  /* for checkers */
     char why[VERIFIER_WHY_BYTES];      /* of the step that is being told of */
     char last_why[VERIFIER_WHY_BYTES]; /* of the last step without a reward */
+    struct ask *ask;                   /* the question to a program that is under way; NULL: the judge is none */
+    bool waits, idle;                  /* for the reply; nothing else of the session has rows */
     lutra_verifier *judge;             /* evaluates rows of its own; NULL: no verifier, or */
     bool self;                         /* the generator's own likelihood judges, without further rows */
 
@@ -191,7 +197,8 @@ int search_live(lutra_search_run *run);
 /* Without a judge: rewards of the steps that a candidate has ended, before it goes on. */
 void search_score_own(lutra_search_run *run, struct sample *slot);
 
-/* Rewards for all steps that have ended, of this search and of others that wait for the same judge; tells of them. */
+/* Rewards for all steps that have ended, of this search and of others that wait for the same judge; tells of them.
+ * run->waits then: a program has not replied yet, and the steps from that one on have none. */
 int search_score(lutra_search_run *run, struct lutra_error *err);
 /* Is it worth a pass now?  Steps: when all have paused.  Independent candidates: when each has a step to be judged. */
 bool search_score_due(lutra_search_run *run);

@@ -219,6 +219,7 @@ void lutra_verifier_close(lutra_verifier **verifier)
     if (!v) return;
     lutra_session_close(&v->session);
     if (v->model) atomic_fetch_sub(&v->model->n_user, 1);
+    asker_close(&v->asker);
     checker_close(&v->program);
     json_schema_close(&v->schema);
     text_tokens_fini(&v->mark);

@@ -1,12 +1,15 @@
 # SPDX-License-Identifier: MIT
 """lutra.search: the searches of `lutra run` over HTTP, word for word, and what becomes of the candidates."""
+import os
 import re
 import subprocess
 import sys
+import tempfile
 import threading
+import time
 
 sys.path.insert(0, __file__.rsplit("/", 1)[0])
-from lib import LUTRA, MODEL, QUESTION, SOURCE, WAIT_S, Server, check, equal, finish, user
+from lib import ANSWER, LUTRA, MODEL, QUESTION, SOURCE, WAIT_S, Server, check, equal, finish, user
 
 CHAT, PRM = "/v1/chat/completions", SOURCE + "/models/abacus-xs-prm-token-f16.gguf"
 SAMPLING = {"seed": 4, "max_tokens": 150, "temperature": 1.5}
@@ -128,6 +131,34 @@ for t in threads:
     t.join()
 equal([r["choices"][0]["message"] for status, r in got], [alone["message"]] * 3, "searches beside each other")
 equal(s.stop(), 0, "SIGTERM")
+
+# A program that takes its time stops nobody: others are served, and without them no pass is run.
+with tempfile.TemporaryDirectory() as folder:
+    with open(folder + "/slow", "w") as f:
+        f.write("""import json, os, sys, time
+for line in sys.stdin:
+    open(sys.argv[1] + "/asked", "w").close()
+    while not os.path.exists(sys.argv[1] + "/go"):
+        time.sleep(0.002)
+    print(json.dumps({"id": json.loads(line)["id"], "reward": 1}), flush=True)
+""")
+    s = Server("--check", f"slow={sys.executable} {folder}/slow {folder}")
+    got = []
+    t = threading.Thread(target=lambda: got.append(look(s, {"method": "best", "width": 2, "check": "slow"})))
+    t.start()
+    end = time.monotonic() + WAIT_S
+    while not os.path.exists(folder + "/asked") and time.monotonic() < end:
+        time.sleep(0.01)
+    for _ in range(3):
+        equal(s.post(CHAT, user(QUESTION))[1]["choices"][0]["message"]["content"], ANSWER, "served while a program judges")
+    time.sleep(0.2)
+    passes = s.metric("llamacpp:n_decode_total")
+    time.sleep(0.2)
+    equal(s.metric("llamacpp:n_decode_total"), passes, "no passes while a program judges")
+    open(folder + "/go", "w").close()
+    t.join()
+    equal(got[0][0], 200, "then it is over")
+    s.stop()
 
 s = Server()
 refused({"method": "best"}, "lutra.search.verifier")
