@@ -172,7 +172,7 @@ static bool find_cuts(
     struct device *first = device[0];
     for (int i = n_device - 1; i >= 0; i--)
         if (device[i]->caps.speed > 0) first = device[i];
-    for (int i = 0; i < list->n_op; i++) cut[i] = (struct plan_cut){1, {first}, {1}};
+    for (int i = 0; i < list->n_op; i++) cut[i] = (struct plan_cut){.n = 1, .device = {first}, .part = {1}};
     return true;
 }
 

@@ -303,7 +303,15 @@ static bool unit_account(struct device *self, const struct op_list *list, int li
     return g && graphs_text(g, line, self->name, text, size);
 }
 
-static const struct device_extras unit_extras = {.forget = unit_forget, .account = unit_account};
+static bool unit_ran(struct device *self, const struct ticket *ticket, uint64_t *begin_us, uint64_t *end_us)
+{
+    const struct sim_unit *u = unit_of(self);
+    if (!ticket->id) return false;
+    *begin_us = u->event[ticket->id - 1].begin_us, *end_us = u->event[ticket->id - 1].end_us;
+    return true;
+}
+
+static const struct device_extras unit_extras = {.forget = unit_forget, .account = unit_account, .ran = unit_ran};
 
 static const struct device_ops unit_ops = {.close = unit_close,
     .supports = unit_supports,

@@ -23,26 +23,19 @@ static double joint_us(const struct profile_shape *s, unsigned set, int d, int p
     return line > us / 2 && line < us * 2 ? line : us;
 }
 
-static unsigned set_of(const int *part)
-{
-    unsigned set = 0;
-    for (int d = 0; d < SOLVE_DEVICES; d++) set |= (part[d] > 0 ? 1u : 0u) << d;
-    return set;
-}
-
 /* As solved; where a device of that is lost, for each kind by itself the cut of those in the set that ends first. */
 void profile_part_left(const struct profile *p, enum pass_class rows, int kind, unsigned set, int *part)
 {
     const struct profile_shape *s = &p->kind[kind].of[rows];
     double best = INFINITY;
     memcpy(part, s->part, sizeof s->part);
-    if (!(set_of(part) & ~set)) return;
+    if (!(solve_set(part) & ~set)) return;
     for (int a = 0; a <= PROFILE_GRID; a++)
         for (int b = 0; b <= PROFILE_GRID - a; b++) {
             const int try[SOLVE_DEVICES] = {a, b, PROFILE_GRID - a - b};
-            const unsigned used = set_of(try);
+            const unsigned used = solve_set(try);
             double us = 0;
-            const bool several = used & (used - 1);
+            const bool several = !solve_is_one(used);
             if (used & ~set || (several && !s->n_joint[used])) continue;
             for (int d = 0; d < p->n_device; d++) {
                 if (!try[d]) continue;
@@ -68,8 +61,8 @@ static void add_one(const struct profile_shape *s, int d, struct choices *out)
 static void add_cut(const struct maker *m, int op, const struct profile_shape *s, const int *part, struct choices *out)
 {
     struct solve_choice c = {.kind = SOLVE_OUTPUTS};
-    const unsigned set = set_of(part);
-    if (!(set & (set - 1)) || !s->n_joint[set] || out->n == SOLVE_CHOICES || !profile_can_cut(m, op, part)) return;
+    const unsigned set = solve_set(part);
+    if (solve_is_one(set) || !s->n_joint[set] || out->n == SOLVE_CHOICES || !profile_can_cut(m, op, part)) return;
     for (int d = 0; d < SOLVE_DEVICES; d++) {
         if (!part[d]) continue;
         c.part[d] = part[d];

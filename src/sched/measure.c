@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * Times of operations, on one device and on several at once.
+ * Times of operations, on one device and on several at once: those of the pieces of whole passes.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -19,54 +19,94 @@ struct profile_time profile_median(double *x, int n)
     return (struct profile_time){n % 2 ? x[n / 2] : (x[n / 2 - 1] + x[n / 2]) / 2, x[n * 3 / 4] - x[n / 4]};
 }
 
-int profile_tell(struct maker *m, struct lutra_error *err)
+/* ---- one pass ---- */
+
+static void note(void *user, const struct run_event *e)
 {
+    struct gauge *g = user;
+    if (e->what != RUN_COMPUTE) return;
+    g->begin_us[e->piece] = e->begin_us;
+    g->end_us[e->piece] = e->end_us;
+}
+
+int profile_run(struct maker *m, const struct plan *plan, enum pass_class rows, double *us, struct lutra_error *err)
+{
+    const struct profile_how *how = m->how;
+    uint64_t start = clock_now_us(how->clock);
+    m->waits->told = note;
+    m->waits->user = m->gauge;
+    TRY(plan_run(plan, how->step[rows], m->waits, NULL, err));
+    *us = (double)(clock_now_us(how->clock) - start);
     if (m->done < m->total) m->done++;
-    if (!m->how->progress || !m->how->progress(m->how->user, m->done, m->total)) return 0;
+    if (!how->progress || !how->progress(how->user, m->done, m->total)) return 0;
     return lutra_fail(err, LUTRA_E_CANCELLED, "profile: cancelled");
+}
+
+double profile_uneven(const struct gauge *g, const struct plan *plan)
+{
+    double apart = 0, all = 0;
+    for (int p = 0, end; p < plan->n_piece; p = end) {
+        uint64_t begin = g->begin_us[p], first = g->end_us[p], last = first;
+        for (end = p + 1; end < plan->n_piece && plan->piece[end].first == plan->piece[p].first; end++) {
+            if (g->begin_us[end] < begin) begin = g->begin_us[end];
+            if (g->end_us[end] < first) first = g->end_us[end];
+            if (g->end_us[end] > last) last = g->end_us[end];
+        }
+        if (end == p + 1) continue;
+        apart += (double)(last - first);
+        all += (double)(last - begin);
+    }
+    return all > 0 ? apart / all : 0;
+}
+
+/* ---- how many passes ---- */
+
+static int count_plans(const struct maker *m)
+{
+    int n = m->out->n_device;
+    for (unsigned set = 1; set < 1u << m->out->n_device; set++) n += solve_is_one(set) ? 0 : PROFILE_POINTS;
+    return n;
 }
 
 void profile_count(struct maker *m)
 {
-    uint64_t sets = 0, per_rep = 0;
-    for (unsigned set = 1; set < 1u << m->out->n_device; set++) sets += (set & (set - 1)) != 0;
-    for (int k = 0; k < m->out->n_kind; k++)
-        per_rep += m->out->kind[k].cut ? (uint64_t)m->out->n_device + sets * PROFILE_POINTS : 1;
-    m->total = PASS_CLASSES * (per_rep * (uint64_t)m->how->reps + 2 * PROFILE_PLANS * (uint64_t)m->how->passes);
+    m->total = 0;
+    for (int c = 0; c < PASS_CLASSES; c++)
+        m->total += (uint64_t)(count_plans(m) * (1 + m->reps[c]) + 2 * PROFILE_PLANS * m->passes[c]);
 }
 
-/* ---- one unit ---- */
+/* Fewer where passes of this class, which take so long on one device, would not end in their part of the time. */
+static void limit(struct maker *m, enum pass_class rows, double us)
+{
+    double plans = count_plans(m), both = 2 * PROFILE_PLANS, most = m->how->limit_us / PASS_CLASSES / us - plans;
+    double share = most / (plans * m->reps[rows] + both * m->passes[rows]);
+    if (!(m->how->limit_us > 0) || share >= 1) return;
+    m->reps[rows] = share * m->reps[rows] < 1 ? 1 : (int)(share * m->reps[rows]);
+    m->passes[rows] = share * m->passes[rows] < 1 ? 1 : (int)(share * m->passes[rows]);
+    profile_count(m);
+}
 
-struct timing {
-    double us[SOLVE_DEVICES], wall_us;
-};
+/* ---- one plan ---- */
 
-/* Who computes what of a unit: the team in the order of submission. */
-struct team {
-    struct device *device[PLAN_DEVICES];
-    struct share share[PLAN_DEVICES];
-    int n;
-};
-
-static int find_team(const struct maker *m, int op, const int *part, struct team *out, struct lutra_error *err)
+static struct plan_cut cut_of(const struct maker *m, const int *part)
 {
     struct plan_cut cut = {0};
-    int n_op;
     for (int d = 0; d < m->out->n_device; d++) {
         if (!part[d]) continue;
         cut.device[cut.n] = m->device[d];
         cut.part[cut.n++] = (float)part[d];
     }
-    out->n = plan_team(m->how->list, &m->how->list->op[op], m->how->device, m->how->n_device, &cut, out->device,
-        out->share, &n_op, err);
-    return out->n < 0 ? out->n : cut.n;
+    return cut;
 }
 
 bool profile_can_cut(const struct maker *m, int op, const int *part)
 {
-    struct team team;
-    int n = find_team(m, op, part, &team, NULL);
-    return n > 1 && team.n == n;
+    struct device *team[PLAN_DEVICES];
+    struct share share[PLAN_DEVICES];
+    struct plan_cut cut = cut_of(m, part);
+    int n_op;
+    return cut.n > 1 && plan_team(m->how->list, &m->how->list->op[op], m->how->device, m->how->n_device, &cut, team,
+                            share, &n_op, NULL) == cut.n;
 }
 
 static int number_of(const struct maker *m, const struct device *d)
@@ -76,74 +116,109 @@ static int number_of(const struct maker *m, const struct device *d)
     return i;
 }
 
-/* As the executor does it: asynchronous devices first, each waited for. */
-static int run_unit(struct maker *m, enum pass_class rows, const struct unit *u, const struct team *team,
-    struct timing *out, struct lutra_error *err)
+/* Opens the plan of m->part, each unit apart. */
+static int open_parts(struct maker *m, struct plan *plan, struct lutra_error *err)
 {
-    const struct profile_how *how = m->how;
-    struct ticket ticket[PLAN_DEVICES];
-    uint64_t start = clock_now_us(how->clock), begin, end;
-    for (int i = 0; i < team->n; i++) {
-        struct device *d = team->device[i];
-        struct segment segment = {&how->list->op[u->first], u->n, how->list, how->step[rows], team->share[i], i};
-        uint64_t before = clock_now_us(how->clock);
-        TRY(d->ops->submit(d, &segment, NULL, 0, &ticket[i], err));
-        if (!d->caps.async) out->us[number_of(m, d)] = (double)(clock_now_us(how->clock) - before);
+    const int home[SOLVE_DEVICES] = {PROFILE_GRID};
+    const struct op_list *list = m->how->list;
+    for (int i = 0; i < list->n_op; i++) m->cut[i] = cut_of(m, home);
+    for (int u = 0; u < m->n_unit; u++) {
+        struct plan_cut *cut = &m->cut[m->unit[u].first];
+        if (m->unit[u].cut) *cut = cut_of(m, m->part[m->unit[u].kind]);
+        cut->apart = true;
     }
-    for (int i = 0; i < team->n; i++) {
-        struct device *d = team->device[i];
-        if (!d->caps.async) continue;
-        while (d->ops->done && !d->ops->done(d, &ticket[i])) clock_sleep_us(how->clock, 1);
-        TRY(d->ops->wait(d, &ticket[i], err));
-        out->us[number_of(m, d)] = (double)(clock_now_us(how->clock) - start);
-        if (d->extras && d->extras->ran && d->extras->ran(d, &ticket[i], &begin, &end))
-            out->us[number_of(m, d)] = (double)(end - begin);
+    return plan_open_cut(plan, list, m->how->device, m->how->n_device, m->cut, err);
+}
+
+static unsigned set_of(const struct maker *m, int kind)
+{
+    return m->out->kind[kind].cut ? solve_set(m->part[kind]) : 1u << m->on[kind];
+}
+
+/* The times of the last pass, number k, by kind.  What one device has is a sum: a gate may have stayed at home. */
+static void sum_kinds(struct maker *m, const struct plan *plan, int k)
+{
+    struct gauge *g = m->gauge;
+    for (int i = 0; i < m->out->n_kind; i++)
+        for (int d = 0; d < SOLVE_DEVICES; d++) g->us[i][d][k] = 0;
+    for (int p = 0, u = 0; p < plan->n_piece; p++) {
+        while (u + 1 < m->n_unit && m->unit[u + 1].first <= plan->piece[p].first) u++;
+        int kind = m->unit[u].kind, d = number_of(m, plan->device[plan->piece[p].device]);
+        unsigned set = set_of(m, kind);
+        for (int one = 0; solve_is_one(set) && one < SOLVE_DEVICES; one++)
+            if (set >> one & 1) d = one;
+        g->us[kind][d][k] += (double)(g->end_us[p] - g->begin_us[p]) / m->out->kind[kind].count;
     }
-    out->wall_us = (double)(clock_now_us(how->clock) - start);
+}
+
+/* What pass number k took longer than its units, each as long as its slowest part, by the number of units that several
+ * devices run or that follow on another device: as the solver counts (solve_time). */
+static double more_us(const struct maker *m, enum pass_class rows, int k)
+{
+    double us = m->gauge->wall_us[k];
+    unsigned held = 1u << m->home;
+    int n = 0;
+    for (int i = 0; i < m->out->n_kind; i++) {
+        const struct profile_kind *kind = &m->out->kind[i];
+        double most = kind->cut ? 0 : kind->of[rows].alone[m->on[i]].us;
+        for (int d = 0; kind->cut && d < m->out->n_device; d++)
+            if (m->gauge->us[i][d][k] > most) most = m->gauge->us[i][d][k];
+        us -= most * kind->count;
+    }
+    for (int u = 0; u < m->n_unit; u++) {
+        unsigned set = set_of(m, m->unit[u].kind);
+        n += !solve_is_one(set) || !(set & held);
+        held = set;
+    }
+    return n ? us / n : 0;
+}
+
+/* Passes of m->part: the first for what devices work out about a plan, the others timed. */
+static int time_plan(struct maker *m, enum pass_class rows, struct lutra_error *err)
+{
+    struct plan *plan = &m->plan[PLAN_ONE];
+    double us;
+    TRY(open_parts(m, plan, err));
+    TRY(profile_run(m, plan, rows, &us, err));
+    if (!m->out->pass[rows].n_row) {
+        m->out->pass[rows].n_row = m->how->step[rows]->batch->n_row;
+        limit(m, rows, us);
+    }
+    for (int k = 0; k < m->reps[rows]; k++) {
+        TRY(profile_run(m, plan, rows, &m->gauge->wall_us[k], err));
+        sum_kinds(m, plan, k);
+    }
     return 0;
 }
 
-/* The unit of this kind behind unit `at`, from the beginning again where there is none. */
-static int next_of(const struct maker *m, int kind, int at)
+static void keep_times(struct maker *m, enum pass_class rows, int kind, struct profile_time *time)
 {
-    do {
-        at = (at + 1) % m->n_unit;
-    } while (m->unit[at].kind != kind);
-    return at;
-}
-
-/* `reps` times, of one layer after another: first once for what devices work out about a unit, then timed. */
-static int time_unit(struct maker *m, enum pass_class rows, int kind, const int *part, struct profile_time *time,
-    double *more_us, struct lutra_error *err)
-{
-    double us[SOLVE_DEVICES][PROFILE_REPS], more[PROFILE_REPS];
-    struct timing t = {{0}, 0};
-    struct team team;
-    for (int timed = 0; timed < 2; timed++)
-        for (int k = 0, at = m->n_unit - 1; k < m->how->reps; k++) {
-            at = next_of(m, kind, at);
-            TRY(find_team(m, m->unit[at].first, part, &team, err));
-            TRY(run_unit(m, rows, &m->unit[at], &team, &t, err));
-            double slowest = 0;
-            for (int d = 0; d < m->out->n_device; d++) {
-                if (!part[d]) continue;
-                us[d][k] = t.us[d];
-                if (t.us[d] > slowest) slowest = t.us[d];
-            }
-            more[k] = t.wall_us - slowest;
-            if (timed) TRY(profile_tell(m, err));
-        }
+    unsigned set = set_of(m, kind);
     for (int d = 0; d < m->out->n_device; d++)
-        if (part[d]) time[d] = profile_median(us[d], m->how->reps);
-    if (more_us) *more_us = profile_median(more, m->how->reps).us;
+        if (set >> d & 1) time[d] = profile_median(m->gauge->us[kind][d], m->reps[rows]);
+}
+
+/* ---- one device ---- */
+
+static int time_alone(struct maker *m, enum pass_class rows, int d, struct lutra_error *err)
+{
+    for (int k = 0; k < m->out->n_kind; k++) {
+        memset(m->part[k], 0, sizeof m->part[k]);
+        m->part[k][d] = PROFILE_GRID;
+    }
+    TRY(time_plan(m, rows, err));
+    for (int k = 0; k < m->out->n_kind; k++)
+        if (m->out->kind[k].cut || d == 0) keep_times(m, rows, k, m->out->kind[k].of[rows].alone);
     return 0;
 }
 
-/* ---- a kind ---- */
+/* ---- several ---- */
 
 static int first_of(const struct maker *m, int kind)
 {
-    return m->unit[next_of(m, kind, m->n_unit - 1)].first;
+    int u = 0;
+    while (m->unit[u].kind != kind) u++;
+    return m->unit[u].first;
 }
 
 /* Parts for the devices of a set so that each takes as long: in proportion to rate, each at least one.  False: there is
@@ -178,47 +253,53 @@ static bool beside(const struct maker *m, int op, unsigned set, int *part)
     return part[most] > 0 && profile_can_cut(m, op, part);
 }
 
-/* First by the devices' times alone, then by what they took side by side. */
-static int time_joint(
-    struct maker *m, enum pass_class rows, int kind, unsigned set, double *more, int *n_more, struct lutra_error *err)
+/* Sets m->part of a kind for measurement number `point` of a set: first by the devices' times alone, then by what they
+ * took side by side.  False: there is no such cut, or none that has not been measured; all is the first device's. */
+static bool choose_part(struct maker *m, enum pass_class rows, int kind, unsigned set, int point)
 {
-    struct profile_shape *s = &m->out->kind[kind].of[rows];
-    double rate[SOLVE_DEVICES] = {0};
-    int op = first_of(m, kind);
-    for (int d = 0; d < m->out->n_device; d++) rate[d] = 1 / (s->alone[d].us > 0 ? s->alone[d].us : 1);
-    for (int k = 0; k < PROFILE_POINTS; k++) {
-        struct profile_joint *j = &s->joint[set][k];
-        if (!balance(m, op, set, rate, j->part)) return 0;
-        if (k && !memcmp(j->part, j[-1].part, sizeof j->part) && !beside(m, op, set, j->part)) return 0;
-        TRY(time_unit(m, rows, kind, j->part, j->time, &more[(*n_more)++], err));
-        s->n_joint[set]++;
-        for (int d = 0; d < m->out->n_device; d++)
-            if (j->part[d]) rate[d] = j->part[d] / (j->time[d].us > 0 ? j->time[d].us : 1);
+    const struct profile_shape *s = &m->out->kind[kind].of[rows];
+    const struct profile_joint *last = point ? &s->joint[set][point - 1] : NULL;
+    double rate[SOLVE_DEVICES];
+    int *part = m->part[kind], op = first_of(m, kind);
+    for (int d = 0; d < m->out->n_device; d++) {
+        double us = last ? last->time[d].us : s->alone[d].us;
+        rate[d] = (last ? last->part[d] : 1) / (us > 0 ? us : 1);
     }
-    return 0;
+    bool found = m->out->kind[kind].cut && s->n_joint[set] == point && balance(m, op, set, rate, part);
+    if (found && last && !memcmp(part, last->part, sizeof last->part)) found = beside(m, op, set, part);
+    if (found) return true;
+    memset(part, 0, sizeof m->part[kind]);
+    part[0] = PROFILE_GRID;
+    return false;
 }
 
-static int time_kind(
-    struct maker *m, enum pass_class rows, int kind, double *more, int *n_more, struct lutra_error *err)
+static int time_joint(
+    struct maker *m, enum pass_class rows, unsigned set, int point, double *more, int *n_more, struct lutra_error *err)
 {
-    struct profile_kind *k = &m->out->kind[kind];
-    for (int d = 0; d < m->out->n_device; d++) {
-        int part[SOLVE_DEVICES] = {0};
-        if (!k->cut && d != m->on[kind]) continue;
-        part[d] = PROFILE_GRID;
-        TRY(time_unit(m, rows, kind, part, k->of[rows].alone, NULL, err));
+    bool found[PROFILE_KINDS], any = false;
+    for (int k = 0; k < m->out->n_kind; k++) any |= found[k] = choose_part(m, rows, k, set, point);
+    if (!any) return 0;
+    TRY(time_plan(m, rows, err));
+    for (int k = 0; k < m->out->n_kind; k++) {
+        struct profile_shape *s = &m->out->kind[k].of[rows];
+        if (!found[k]) continue;
+        struct profile_joint *j = &s->joint[set][s->n_joint[set]++];
+        memcpy(j->part, m->part[k], sizeof j->part);
+        keep_times(m, rows, k, j->time);
     }
-    for (unsigned set = 1; k->cut && set < 1u << m->out->n_device; set++)
-        if (set & (set - 1)) TRY(time_joint(m, rows, kind, set, more, n_more, err));
+    for (int k = 0; k < m->reps[rows]; k++) more[(*n_more)++] = more_us(m, rows, k);
     return 0;
 }
 
 int profile_measure(struct maker *m, enum pass_class rows, struct lutra_error *err)
 {
-    double more[PROFILE_KINDS * PROFILE_SETS * PROFILE_POINTS];
+    double more[PROFILE_SETS * PROFILE_POINTS * PROFILE_REPS], us;
     int n_more = 0;
-    for (int k = 0; k < m->out->n_kind; k++) TRY(time_kind(m, rows, k, more, &n_more, err));
-    m->out->pass[rows].sync_us = n_more ? profile_median(more, n_more).us : 0;
-    if (m->out->pass[rows].sync_us < 0) m->out->pass[rows].sync_us = 0;
+    for (int d = 0; d < m->out->n_device; d++) TRY(time_alone(m, rows, d, err));
+    for (unsigned set = 1; set < 1u << m->out->n_device; set++)
+        for (int point = 0; !solve_is_one(set) && point < PROFILE_POINTS; point++)
+            TRY(time_joint(m, rows, set, point, more, &n_more, err));
+    us = n_more ? profile_median(more, n_more).us : 0;
+    m->out->pass[rows].sync_us = us > 0 ? us : 0;
     return 0;
 }

@@ -278,9 +278,10 @@ static int cut(
         const struct op *op = &plan->list->op[i];
         int n = plan_team(plan->list, op, device, n_device, said ? &said[i] : NULL, team, share, &n_op, err);
         if (n < 0) return n;
+        bool joins = n == 1 && last && !(said && said[i].apart) && share_is_whole(last->share);
         if (goes_on(plan, i, group)) {
             for (int p = group; p < plan->n_piece; p++) plan->piece[p].n++;
-        } else if (n == 1 && last && plan->device[last->device] == team[0] && share_is_whole(last->share)) {
+        } else if (joins && plan->device[last->device] == team[0]) {
             last->n += n_op;
         } else {
             if (n > 1) group = plan->n_piece;

@@ -34,6 +34,7 @@ struct plan_cut {
     int n;
     struct device *device[CUT_DEVICES];
     float part[CUT_DEVICES];
+    bool apart; /* it begins a piece, though the one before could go on: so it has a time of its own */
 };
 
 struct plan_piece {

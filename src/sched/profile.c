@@ -133,7 +133,7 @@ bool profile_cuts(const struct profile *p, enum pass_class rows, enum profile_pl
             cut[i].device[cut[i].n] = own[d];
             cut[i].part[cut[i].n++] = (float)part[d];
         }
-        if (!cut[i].n) cut[i] = (struct plan_cut){1, {first}, {1}};
+        if (!cut[i].n) cut[i] = (struct plan_cut){.n = 1, .device = {first}, .part = {1}};
     }
     return true;
 }
@@ -152,21 +152,20 @@ static int open_plans(struct maker *m, enum pass_class rows, struct lutra_error 
 /* Alternating, each pass behind one of the same plan: what devices work out about a plan is there then. */
 static int compare_plans(struct maker *m, enum pass_class rows, struct lutra_error *err)
 {
-    const struct profile_how *how = m->how;
     struct profile_pass *pass = &m->out->pass[rows];
-    double us[PROFILE_PLANS][PROFILE_REPS];
+    double us[PROFILE_PLANS][PROFILE_REPS], uneven[PROFILE_PLANS][PROFILE_REPS];
+    const int n = m->passes[rows];
     TRY(open_plans(m, rows, err));
-    for (int k = 0; k < how->passes; k++)
+    for (int k = 0; k < n; k++)
         for (int i = 0; i < PROFILE_PLANS; i++)
             for (int again = 0; again < 2; again++) {
-                uint64_t start = clock_now_us(how->clock);
-                TRY(plan_run(&m->plan[i], how->step[rows], m->waits, NULL, err));
-                us[i][k] = (double)(clock_now_us(how->clock) - start);
-                TRY(profile_tell(m, err));
+                TRY(profile_run(m, &m->plan[i], rows, &us[i][k], err));
+                uneven[i][k] = profile_uneven(m->gauge, &m->plan[i]);
             }
     pass->best = PLAN_ONE;
     for (int i = 0; i < PROFILE_PLANS; i++) {
-        pass->measured[i] = profile_median(us[i], how->passes);
+        pass->measured[i] = profile_median(us[i], n);
+        pass->uneven[i] = profile_median(uneven[i], n).us;
         if (pass->measured[i].us < pass->measured[pass->best].us) pass->best = (enum profile_plan)i;
     }
     return 0;
@@ -180,9 +179,9 @@ static int make(struct maker *m, struct lutra_error *err)
     TRY(plan_open(&m->plan[PLAN_EVEN], how->list, how->device, how->n_device, err));
     TRY(find_units(m, err));
     waits_init(m->waits, how->clock, how->sync);
+    for (int rows = 0; rows < PASS_CLASSES; rows++) m->reps[rows] = how->reps, m->passes[rows] = how->passes;
     profile_count(m);
     for (int rows = 0; rows < PASS_CLASSES; rows++) {
-        m->out->pass[rows].n_row = how->step[rows]->batch->n_row;
         TRY(profile_measure(m, (enum pass_class)rows, err));
         TRY(profile_solve(m, (enum pass_class)rows, err));
     }
@@ -202,7 +201,9 @@ int profile_make(struct profile *out, const struct profile_how *how, struct lutr
     m.unit = calloc(PLAN_PIECES, sizeof *m.unit);
     m.cut = calloc((size_t)how->list->n_op + 1, sizeof *m.cut);
     m.choice = calloc(PROFILE_KINDS, sizeof *m.choice);
-    int rc = m.plan && m.waits && m.unit && m.cut && m.choice
+    m.part = calloc(PROFILE_KINDS, sizeof *m.part);
+    m.gauge = calloc(1, sizeof *m.gauge);
+    int rc = m.plan && m.waits && m.unit && m.cut && m.choice && m.part && m.gauge
                  ? make(&m, err)
                  : lutra_fail(err, LUTRA_E_NO_MEMORY, "profile: out of memory");
     free(m.plan);
@@ -210,5 +211,7 @@ int profile_make(struct profile *out, const struct profile_how *how, struct lutr
     free(m.unit);
     free(m.cut);
     free(m.choice);
+    free(m.part);
+    free(m.gauge);
     return rc;
 }

@@ -7,11 +7,12 @@
  *     profile_cuts(p, PASS_FEW, PLAN_SOLVED, list, devices, n, cut);
  *     TRY(plan_open_cut(&plan, list, devices, n, cut, &err));
  *
- * Operations of one kind (the same shapes and types of weights) are measured as one-operation segments, each time that
- * of another layer, so that its weights come from memory as in a pass: on each device alone, and on all sets of devices
- * at once, because devices that share a memory are slower side by side.  The solver finds the cut of each kind for
- * passes of few rows and of many.  Then whole passes are timed for three plans, and the fastest is kept: the first
- * device alone is one of them, so what is kept is not slower than that.
+ * Operations of one kind (the same shapes and types of weights) are measured inside whole passes, so that their weights
+ * come from memory and what they read from where it was written: on each device alone, then cut among all sets of
+ * devices, because devices that share a memory are slower side by side.  The time of a kind is the mean of a pass, the
+ * median of the passes.  What such passes take beyond the slowest part of every operation is sync_us, per cut.  The
+ * solver finds the cut of each kind for passes of few rows and of many.  Then whole passes are timed for three plans,
+ * and the fastest is kept: the first device alone is one of them, so what is kept is not slower than that.
  *
  * Only devices that use the same prepared weights, as clusters of CPUs do, can share operations so far.
  */
@@ -68,9 +69,11 @@ struct profile {
     struct profile_kind kind[PROFILE_KINDS];
     struct profile_pass {
         int n_row;
-        double sync_us; /* that several devices take longer than the slowest of them */
+        double sync_us; /* that a cut costs beyond its slowest part */
         double predicted_us[PROFILE_PLANS];
         struct profile_time measured[PROFILE_PLANS];
+        double
+            uneven[PROFILE_PLANS]; /* of the time that parts of one operation run: the first has ended, the last not */
         enum profile_plan best;
     } pass[PASS_CLASSES];
 };
@@ -82,8 +85,9 @@ struct profile_how {
     const struct step *step[PASS_CLASSES]; /* passes to be measured; the devices are reserved for them */
     struct clock clock;
     enum wait_mode sync;
-    int reps;                                                   /* of each operation; odd */
-    int passes;                                                 /* of each plan */
+    int reps;        /* passes of each plan that operations are measured in */
+    int passes;      /* of each of the three plans */
+    double limit_us; /* less of both where it would take longer; 0: none */
     int (*progress)(void *user, uint64_t done, uint64_t total); /* or NULL; nonzero cancels */
     void *user;
 };

@@ -9,7 +9,7 @@
 
 #include "sched/profile.h"
 
-enum { VERSION = 1 };
+enum { VERSION = 2 };
 
 static const char *const class_name[] = {"few", "many"};
 
@@ -48,14 +48,15 @@ static json_t *shape_json(const struct profile *p, const struct profile_kind *k,
 
 static json_t *pass_json(const struct profile_pass *pass)
 {
-    json_t *predicted = json_object(), *measured = json_object();
+    json_t *predicted = json_object(), *measured = json_object(), *uneven = json_object();
     for (int i = 0; i < PROFILE_PLANS; i++) {
         const char *name = profile_plan_name((enum profile_plan)i);
         json_object_set_new(predicted, name, json_real(pass->predicted_us[i]));
         json_object_set_new(measured, name, time_json(pass->measured[i]));
+        json_object_set_new(uneven, name, json_real(pass->uneven[i]));
     }
-    return json_pack("{si sf so so ss}", "rows", pass->n_row, "sync_us", pass->sync_us, "predicted_us", predicted,
-        "measured_us", measured, "best", profile_plan_name(pass->best));
+    return json_pack("{si sf so so so ss}", "rows", pass->n_row, "sync_us", pass->sync_us, "predicted_us", predicted,
+        "measured_us", measured, "uneven", uneven, "best", profile_plan_name(pass->best));
 }
 
 char *profile_text(const struct profile *p, const struct profile_key *key)
@@ -179,6 +180,7 @@ static int read_pass(const json_t *o, struct profile_pass *pass, struct lutra_er
             json_object_get(json_object_get(o, "predicted_us"), name), "predicted_us", &pass->predicted_us[i], err));
         TRY(read_time(
             json_object_get(json_object_get(o, "measured_us"), name), "measured_us", &pass->measured[i], err));
+        TRY(read_us(json_object_get(json_object_get(o, "uneven"), name), "uneven", &pass->uneven[i], err));
         if (!strcmp(best, name)) found = i;
     }
     if (found < 0) return wrong(err, "best");
@@ -192,7 +194,7 @@ static int check_key(const json_t *all, const struct profile_key *key, struct lu
     int version = 0;
     TRY(read_int(all, "lutra_profile", 1 << 20, &version, err));
     if (version != VERSION)
-        return lutra_fail(err, LUTRA_E_UNSUPPORTED, "profile: version %d, not %d", version, VERSION);
+        return lutra_fail(err, LUTRA_E_UNSUPPORTED, "profile: of version %d, not %d", version, VERSION);
     if (strcmp(string_of(all, "build"), key->build) != 0)
         return lutra_fail(err, LUTRA_E_UNSUPPORTED, "profile: of another build of lutra");
     if (strcmp(string_of(all, "model"), key->model) != 0)

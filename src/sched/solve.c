@@ -92,13 +92,6 @@ int solve_choices(const struct solve_question *q, struct solve_choice *out, int 
     return n;
 }
 
-unsigned solve_devices(const struct solve_choice *c)
-{
-    unsigned set = 0;
-    for (int d = 0; d < SOLVE_DEVICES; d++) set |= (c->part[d] > 0 ? 1u : 0u) << d;
-    return set;
-}
-
 const char *solve_kind_name(enum solve_kind kind)
 {
     static const char *const names[] = {"one device", "padded", "outputs", "rows", "hybrid"};
@@ -107,30 +100,25 @@ const char *solve_kind_name(enum solve_kind kind)
 
 /* ---- a layer ---- */
 
-static bool is_one(unsigned set)
-{
-    return (set & (set - 1)) == 0;
-}
-
 /* us of a choice where `held` have the values; they are behind it with those that took part. */
 static double step_time(const struct solve_problem *p, int i, const struct solve_choice *c, unsigned held)
 {
-    unsigned set = solve_devices(c);
+    unsigned set = solve_set(c->part);
     double most = 0;
     for (int d = 0; d < p->n_device; d++)
         if (c->us[d] > most) most = c->us[d];
-    return most + (is_one(set) && set & held ? 0 : p->sync_us + p->op[i].copy_us);
+    return most + (solve_is_one(set) && set & held ? 0 : p->sync_us + p->op[i].copy_us);
 }
 
 double solve_time(const struct solve_problem *p, const int *choice)
 {
     unsigned held = p->start;
     double us = 0;
-    if (!held) held = solve_devices(&p->op[p->n_op - 1].choice[choice[p->n_op - 1]]);
+    if (!held) held = solve_set(p->op[p->n_op - 1].choice[choice[p->n_op - 1]].part);
     for (int i = 0; i < p->n_op; i++) {
         const struct solve_choice *c = &p->op[i].choice[choice[i]];
         us += step_time(p, i, c, held);
-        held = solve_devices(c);
+        held = solve_set(c->part);
     }
     return us;
 }
@@ -157,7 +145,7 @@ static double run_states(
         for (unsigned s = 0; s < STATES; s++) next[s] = INFINITY;
         for (int k = 0; k < p->op[i].n_choice; k++) {
             const struct solve_choice *c = &p->op[i].choice[k];
-            unsigned to = solve_devices(c);
+            unsigned to = solve_set(c->part);
             double extra = rent(p, i, c, price);
             for (unsigned s = 1; s < STATES; s++) {
                 double sum = best[s] + extra;

@@ -70,8 +70,18 @@ struct solve_question {
 /* Returns how many, at most `most`: each device alone first. */
 int solve_choices(const struct solve_question *q, struct solve_choice *out, int most);
 
-/* Devices that take part, as a set. */
-unsigned solve_devices(const struct solve_choice *c);
+/* Devices with a part, as a set; and whether that is one. */
+static inline unsigned solve_set(const int part[SOLVE_DEVICES])
+{
+    unsigned set = 0;
+    for (int d = 0; d < SOLVE_DEVICES; d++) set |= (part[d] > 0 ? 1u : 0u) << d;
+    return set;
+}
+
+static inline bool solve_is_one(unsigned set)
+{
+    return (set & (set - 1)) == 0;
+}
 
 const char *solve_kind_name(enum solve_kind kind);
 

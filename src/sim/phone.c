@@ -199,7 +199,7 @@ static void build_layer(const struct sim_question *q, enum sim_end end, struct l
 /* us of step i where `held` have its values, and of that what handing them over takes. */
 static double step_us(const struct layer *l, int i, const struct solve_choice *c, unsigned held, double *hand_over)
 {
-    unsigned set = solve_devices(c);
+    unsigned set = solve_set(c->part);
     *hand_over = (set & (set - 1)) == 0 && set & held ? 0 : l->problem.sync_us + l->solve[i].copy_us;
     return fmax(c->us[SIM_GPU], c->us[SIM_NPU]) + *hand_over;
 }
@@ -222,7 +222,7 @@ static void add_steps(const struct sim_question *q, const struct layer *l, const
         bytes += l->op[i].product ? (double)l->op[i].k * l->op[i].n * l->op[i].bits / 8 : l->op[i].bytes;
         for (int d = 0; d < SIM_DEVICES; d++) *end_of(&r->busy_us[d], end) += times * c->us[d];
         if (end == SIM_MIDDLE && hand_over > 0) r->hand_overs += times;
-        held = solve_devices(c);
+        held = solve_set(c->part);
         *end_of(&r->mj, end) +=
             times * 1e-6 *
             (c->us[SIM_GPU] * sim_figure(p, SOC_GPU_MW, end) + c->us[SIM_NPU] * sim_figure(p, SOC_QNN_MW, end));

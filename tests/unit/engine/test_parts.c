@@ -67,7 +67,8 @@ static int run(struct pair *p, const struct op_list *list, const struct step *st
     static struct plan plan;
     struct plan_cut cut[8];
     struct lutra_error err = {.what = ""};
-    for (int i = 0; i < list->n_op; i++) cut[i] = (struct plan_cut){2, {p->device[0], p->device[1]}, {first, second}};
+    for (int i = 0; i < list->n_op; i++)
+        cut[i] = (struct plan_cut){.n = 2, .device = {p->device[0], p->device[1]}, .part = {first, second}};
     if (plan_open_cut(&plan, list, p->device, 2, cut, &err) < 0) fail_msg("plan: %s", err.what);
     if (plan_run(&plan, step, NULL, NULL, &err) < 0) fail_msg("run: %s", err.what);
     return plan.n_piece;

@@ -24,7 +24,8 @@ enum {
     CLOCKED_OPS = 4 + 13 * CLOCKED_LAYERS,
     CLOCKED_ROWS = 256,
     CLOCKED_DEVICES = 3,
-    CLOCKED_JOBS = 1 << 16
+    CLOCKED_JOBS = 1 << 16,
+    CLOCKED_CACHED = 6 /* operations whose weights a device's cache holds */
 };
 
 struct clocked {
@@ -34,7 +35,12 @@ struct clocked {
     double ns_per_kmac; /* of products */
     double fixed_us;    /* of any operation */
     double beside;      /* how much slower it is with a share of an operation, while others have theirs */
+    double cold_ns;     /* of each output of weights that are not cached */
+    double fetch_us;    /* of a segment that is no share, where it reads what shares of others have written */
     uint64_t sync_us;   /* what waiting for it costs the host */
+    const struct op *cached[CLOCKED_CACHED];
+    int n_cached;
+    long *n_share, seen; /* segments of all devices that were shares; of which it has read what they wrote */
     uint64_t begin_us[CLOCKED_JOBS], end_us[CLOCKED_JOBS];
     int n_job;
     bool waited[CLOCKED_JOBS];
@@ -43,6 +49,7 @@ struct clocked {
 
 struct clocked_world {
     struct virtual_time time;
+    long n_share;
     struct clocked device[CLOCKED_DEVICES];
     struct device *devices[CLOCKED_DEVICES];
     int n_device;
@@ -70,6 +77,15 @@ static inline int clocked_supports(
     return 0;
 }
 
+/* Whether an operation's weights are cached; now they are. */
+static inline bool clocked_is_warm(struct clocked *d, const struct op *op)
+{
+    for (int i = 0; i < CLOCKED_CACHED; i++)
+        if (d->cached[i] == op) return true;
+    d->cached[d->n_cached++ % CLOCKED_CACHED] = op;
+    return false;
+}
+
 static inline double clocked_op_us(struct clocked *d, const struct op *op, const struct segment *s)
 {
     double us = d->fixed_us;
@@ -78,6 +94,7 @@ static inline double clocked_op_us(struct clocked *d, const struct op *op, const
     if (op->kind == OP_HEAD) columns = share_columns(s->share, s->list->n_vocab).n;
     d->columns[op - s->list->op] += (long)columns;
     if (op->n_weight == 0 || op->kind == OP_EMBED) return us;
+    if (!clocked_is_warm(d, op)) us += d->cold_ns * 1e-3 * (double)columns;
     enum value_rows rows = s->list->value[op->in[0]].rows;
     double mac = (double)columns * s->list->value[op->in[0]].dim;
     mac *= rows == ROWS_ALL ? s->step->batch->n_row : s->step->n_out;
@@ -90,6 +107,11 @@ static inline int clocked_submit(struct device *self, const struct segment *s, c
     struct clocked *d = clocked_of(self);
     double us = 0;
     (void)after, (void)n_after;
+    if (!share_is_whole(s->share))
+        ++*d->n_share;
+    else if (d->seen != *d->n_share)
+        us += d->fetch_us;
+    d->seen = *d->n_share;
     for (int i = 0; i < s->n_op; i++) us += clocked_op_us(d, &s->op[i], s);
     *out = (struct ticket){self, 0};
     if (!self->caps.async) {
@@ -220,6 +242,7 @@ static inline void clocked_open(struct clocked_world *w, int n_device)
         struct clocked *d = &w->device[i];
         *d = (struct clocked){.device = {.ops = &clocked_ops, .extras = &clocked_extras, .name = names[i]},
             .time = &w->time,
+            .n_share = &w->n_share,
             .ns_per_kmac = 100,
             .fixed_us = 2,
             .beside = 1};

@@ -377,7 +377,8 @@ static void an_attention_is_cut_by_heads(void **state)
     /* As it is said: by whole heads, or all on one. */
     prepare_layer(&b, 8, 4);
     struct plan_cut cut[6] = {0};
-    for (int i = 0; i < 6; i++) cut[i] = (struct plan_cut){2, {b.devices[0], b.devices[1]}, {3, 1}};
+    for (int i = 0; i < 6; i++)
+        cut[i] = (struct plan_cut){.n = 2, .device = {b.devices[0], b.devices[1]}, .part = {3, 1}};
     assert_int_equal(plan_open_cut(&b.plan, &b.list, b.devices, 2, cut, NULL), 0);
     assert_true(columns_of(&b, 2, A).n == 2 * 64 && columns_of(&b, 3, A).n == 6 * 64);
     for (int i = 0; i < 6; i++) cut[i].part[0] = 0;
