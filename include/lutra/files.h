@@ -97,6 +97,14 @@ LUTRA_API int lutra_pack_check(const char *packed_path, struct lutra_error *err)
 LUTRA_API int lutra_profile(lutra_runtime *runtime, const char *model_path, const char *out_path,
     const struct lutra_model_settings *settings, char **text, struct lutra_error *err);
 
+/* What the devices of this runtime are like, without a model [HETERO 3]: rates of products by size, times by rows and
+ * the rows of a stage, the influence of order and shape, GB/s of weights read alone and all at once.  *json, for
+ * lutra_free(): {"lutra_traits": 1, "machine", "devices": [{"name", "square", "rows", "stage", "order", "shape", "gbs",
+ * "together_gbs"}], "gbs"} with times {"rows", "in", "out", "us"}; null: left out, it would take too long.  progress
+ * may be NULL.  Nothing else should run meanwhile. */
+LUTRA_API int lutra_characterize(
+    lutra_runtime *runtime, lutra_progress_fn progress, void *user, char **json, struct lutra_error *err);
+
 struct lutra_make_model_settings {
     size_t size;
     const char *shape; /* "qwen2.5-1.5b", ...: lutra_make_model_shape() */

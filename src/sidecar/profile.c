@@ -7,8 +7,9 @@
 #include "base/affinity.h"
 #include "base/settings.h"
 #include "engine/passes.h"
+#include "sched/traits.h"
 
-enum { DEPTH = 256, FEW_ROWS = 1, MANY_ROWS = 256, REPS = 7, PASSES = 8 };
+enum { DEPTH = 256, FEW_ROWS = 1, MANY_ROWS = 256, REPS = 5, PASSES = 8, LIMIT_S = 300 };
 
 /* A session with a pass in hand that has not run: DEPTH tokens in the cache, n_row rows behind them. */
 struct probe {
@@ -82,6 +83,7 @@ static int measure(lutra_model *m, struct profile *out, struct telling *t, struc
             .sync = m->runtime->sync,
             .reps = REPS,
             .passes = PASSES,
+            .limit_us = LIMIT_S * 1e6,
             .progress = tell,
             .user = t};
         struct affinity before;
@@ -130,5 +132,35 @@ int lutra_profile(lutra_runtime *runtime, const char *model_path, const char *ou
     if (rc == 0) rc = keep(m, out_path, p, text, err);
     free(p);
     lutra_model_close(&m);
+    return rc;
+}
+
+/* ---- without a model ---- */
+
+enum { BUDGET_MS = 300, STREAM_MB = 256 };
+
+int lutra_characterize(
+    lutra_runtime *runtime, lutra_progress_fn progress, void *user, char **json, struct lutra_error *err)
+{
+    struct telling t = {progress, user};
+    struct affinity before;
+    TRY(handle_check(runtime, "runtime", err));
+    struct traits *traits = malloc(sizeof *traits);
+    if (!traits) return lutra_fail(err, LUTRA_E_NO_MEMORY, "profile: out of memory");
+    const struct traits_how how = {.device = runtime->devices.device,
+        .n_device = runtime->devices.n_device,
+        .clock = runtime->clock,
+        .budget_us = BUDGET_MS * 1e3,
+        .memory_bytes = STREAM_MB * 1e6,
+        .progress = tell,
+        .user = &t};
+    turn_take(&runtime->turn, TURN_ALL);
+    affinity_set(runtime->devices.caller_cpu, &before);
+    int rc = traits_measure(traits, &how, err);
+    affinity_restore(&before);
+    turn_give(&runtime->turn, TURN_ALL);
+    *json = rc == 0 ? traits_text(traits, runtime->devices.text) : NULL;
+    if (rc == 0 && !*json) rc = lutra_fail(err, LUTRA_E_NO_MEMORY, "profile: out of memory");
+    free(traits);
     return rc;
 }

@@ -19,14 +19,19 @@ lutra profile -m "$WORK/m.gguf" $two
 expect_code 0 "profile"
 expect_out "Kept: " "the choice"
 expect_out " at once " "what several take"
+expect_out "; parts end within " "how far apart parts end"
 made=$(echo "$WORK"/m.gguf.cpu-0cpu-1.lutra-profile)
 expect_json "$made" '
 p = json.load(sys.stdin)
-assert p["lutra_profile"] == 1 and p["devices"] == ["cpu:0", "cpu:1"]
+assert p["lutra_profile"] == 2 and p["devices"] == ["cpu:0", "cpu:1"]
 assert p["passes"]["few"]["rows"] == 1 and p["passes"]["many"]["rows"] == 256
 assert all(sum(k[c]["part"]) == p["grid"] for k in p["kinds"] if k["cut"] for c in ("few", "many"))
 for c in p["passes"].values():
     assert c["measured_us"][c["best"]][0] == min(m[0] for m in c["measured_us"].values())' "the file"
+sed 's/"lutra_profile": 2/"lutra_profile": 1/' "$made" >"$WORK/before" # from before heads were cut
+say $two --plan "$WORK/before"
+expect_code 1 "a profile of another version"
+expect_err "before: profile: of version 1, not 2; 'lutra profile' makes one" "a profile of another version"
 [ "$(ls "$WORK" | grep -c tmp)" -eq 0 ] || fail "temporary files are left"
 lutra run --list-devices -m "$WORK/m.gguf"
 expect_out "$made" "the profile in --list-devices"
@@ -107,6 +112,22 @@ expect_code 1 "no profile with another -ot"
 lutra profile -m "$WORK/m.gguf" $two --lora "$WORK/none.gguf"
 expect_code 1 "an adapter that is not there"
 expect_err "none.gguf" "an adapter that is not there"
+
+# What devices are like, without a model.
+lutra profile --characterize $two --json
+expect_code 0 "--characterize"
+cp "$WORK/out" "$WORK/traits.json"
+expect_json "$WORK/traits.json" '
+t = json.load(sys.stdin)
+assert [d["name"] for d in t["devices"]] == ["cpu:0", "cpu:1"]
+for d in t["devices"]:
+    assert [p["rows"] for p in d["square"]] == [64, 128, 256, 512, 1024, 2048] and d["square"][0]["us"] > 0
+    assert all(p["in"] == p["out"] == 1024 for p in d["rows"]) and d["gbs"] > 0 and d["together_gbs"] > 0
+    assert d["order"][0]["rows"] == d["order"][1]["out"]
+assert abs(sum(d["together_gbs"] for d in t["devices"]) / t["gbs"] - 1) < 1e-6' "--characterize --json"
+lutra profile --characterize --device sim:8gen3.npu
+expect_code 0 "--characterize of a phone that is modelled"
+expect_out "  stages of 32 rows" "stages of its NPU"
 
 touch "$WORK/m.gguf" # another time: another model
 say $two
