@@ -93,25 +93,56 @@ static int choice_of(const struct choices *c, const int *part)
 }
 
 /* A kind has one cut: the one that most of its units have, and of these the first. */
+static int most_chosen(const struct maker *m, int kind, const struct solve_answer *a)
+{
+    int count[SOLVE_CHOICES] = {0}, best = 0;
+    for (int i = 0; i < m->n_unit; i++)
+        if (m->unit[i].kind == kind) count[a->choice[i]]++;
+    for (int c = 1; c < m->choice[kind].n; c++)
+        if (count[c] > count[best]) best = c;
+    return best;
+}
+
+static double longest(const struct solve_choice *c)
+{
+    double us = 0;
+    for (int d = 0; d < SOLVE_DEVICES; d++)
+        if (c->us[d] > us) us = c->us[d];
+    return us;
+}
+
+/* How much the time of a cut by speed varied; where it was not measured, 0. */
+static double spread_of(const struct profile_shape *s, unsigned set)
+{
+    double us = 0;
+    for (int d = 0; s->n_joint[set] && d < SOLVE_DEVICES; d++)
+        if (s->joint[set][0].time[d].spread_us > us) us = s->joint[set][0].time[d].spread_us;
+    return us;
+}
+
+/* A cut of the same devices in proportion to their speed is left only for a gain that is more than noise. */
 static void keep_cuts(struct maker *m, enum pass_class rows, const struct solve_answer *a)
 {
     for (int k = 0; k < m->out->n_kind; k++) {
-        int count[SOLVE_CHOICES] = {0}, best = -1;
-        for (int i = 0; i < m->n_unit; i++)
-            if (m->unit[i].kind == k) count[a->choice[i]]++;
-        for (int c = 0; c < m->choice[k].n; c++)
-            if (best < 0 || count[c] > count[best]) best = c;
-        memcpy(m->out->kind[k].of[rows].part, m->choice[k].choice[best].part, sizeof m->choice[k].choice[best].part);
+        struct profile_shape *s = &m->out->kind[k].of[rows];
+        const struct solve_choice *c = &m->choice[k].choice[most_chosen(m, k, a)];
+        const unsigned set = solve_set(c->part);
+        int even[SOLVE_DEVICES], at = -1;
+        if (!solve_is_one(set)) {
+            profile_even(m, set, even);
+            at = choice_of(&m->choice[k], even);
+        }
+        if (at >= 0 && longest(&m->choice[k].choice[at]) - longest(c) < spread_of(s, set)) c = &m->choice[k].choice[at];
+        memcpy(s->part, c->part, sizeof s->part);
     }
 }
 
-/* Sixteenths in proportion to speed. */
-static void even_part(const struct maker *m, int *part)
+void profile_even(const struct maker *m, unsigned set, int *part)
 {
     float sum = 0, before = 0;
-    for (int d = 0; d < m->out->n_device; d++) sum += m->device[d]->caps.speed;
+    for (int d = 0; d < m->out->n_device; d++) sum += set >> d & 1 ? m->device[d]->caps.speed : 0;
     for (int d = 0; d < SOLVE_DEVICES; d++) {
-        float own = d < m->out->n_device ? m->device[d]->caps.speed : 0;
+        float own = d < m->out->n_device && set >> d & 1 ? m->device[d]->caps.speed : 0;
         part[d] = (int)((before + own) / sum * PROFILE_GRID + 0.5f) - (int)(before / sum * PROFILE_GRID + 0.5f);
         before += own;
     }
@@ -124,7 +155,7 @@ static double predict(
     double us = 0;
     int even[SOLVE_DEVICES], first[SOLVE_DEVICES] = {PROFILE_GRID};
     if (m->out->n_device > 1)
-        even_part(m, even);
+        profile_even(m, (1u << m->out->n_device) - 1, even);
     else
         memcpy(even, first, sizeof even);
     for (int i = 0; a && i < m->n_unit; i++) {

@@ -2,21 +2,24 @@
  *
  * Times of operations, on one device and on several at once: those of the pieces of whole passes.
  */
-#include <stdlib.h>
+#include <math.h>
 #include <string.h>
 
 #include "sched/profile_impl.h"
 
-static int by_size(const void *a, const void *b)
+struct profile_time profile_typical(const double *x, const double *wall, int n)
 {
-    const double *x = a, *y = b;
-    return (*x > *y) - (*x < *y);
-}
-
-struct profile_time profile_median(double *x, int n)
-{
-    qsort(x, (size_t)n, sizeof *x, by_size);
-    return (struct profile_time){n % 2 ? x[n / 2] : (x[n / 2 - 1] + x[n / 2]) / 2, x[n * 3 / 4] - x[n / 4]};
+    double sum = 0, least = INFINITY, most = 0;
+    const int kept = (n + 2) / 3;
+    for (int i = 0; i < n; i++) {
+        int before = 0;
+        for (int k = 0; k < n; k++) before += wall[k] < wall[i] || (wall[k] == wall[i] && k < i);
+        if (before >= kept) continue;
+        sum += x[i];
+        if (x[i] < least) least = x[i];
+        if (x[i] > most) most = x[i];
+    }
+    return (struct profile_time){sum / kept, most - least};
 }
 
 /* ---- one pass ---- */
@@ -72,14 +75,14 @@ void profile_count(struct maker *m)
 {
     m->total = 0;
     for (int c = 0; c < PASS_CLASSES; c++)
-        m->total += (uint64_t)(count_plans(m) * (1 + m->reps[c]) + 2 * PROFILE_PLANS * m->passes[c]);
+        m->total += (uint64_t)(2 * count_plans(m) * m->reps[c] + 2 * PROFILE_PLANS * m->passes[c]);
 }
 
 /* Fewer where passes of this class, which take so long on one device, would not end in their part of the time. */
 static void limit(struct maker *m, enum pass_class rows, double us)
 {
-    double plans = count_plans(m), both = 2 * PROFILE_PLANS, most = m->how->limit_us / PASS_CLASSES / us - plans;
-    double share = most / (plans * m->reps[rows] + both * m->passes[rows]);
+    double all = 2 * (count_plans(m) * m->reps[rows] + PROFILE_PLANS * m->passes[rows]);
+    double share = m->how->limit_us / PASS_CLASSES / us / all;
     if (!(m->how->limit_us > 0) || share >= 1) return;
     m->reps[rows] = share * m->reps[rows] < 1 ? 1 : (int)(share * m->reps[rows]);
     m->passes[rows] = share * m->passes[rows] < 1 ? 1 : (int)(share * m->passes[rows]);
@@ -116,103 +119,98 @@ static int number_of(const struct maker *m, const struct device *d)
     return i;
 }
 
-/* Opens the plan of m->part, each unit apart. */
-static int open_parts(struct maker *m, struct plan *plan, struct lutra_error *err)
+/* Opens a trial's plan. */
+static int open_trial(struct maker *m, const struct trial *t, struct plan *plan, struct lutra_error *err)
 {
     const int home[SOLVE_DEVICES] = {PROFILE_GRID};
     const struct op_list *list = m->how->list;
     for (int i = 0; i < list->n_op; i++) m->cut[i] = cut_of(m, home);
     for (int u = 0; u < m->n_unit; u++) {
         struct plan_cut *cut = &m->cut[m->unit[u].first];
-        if (m->unit[u].cut) *cut = cut_of(m, m->part[m->unit[u].kind]);
+        if (m->unit[u].cut) *cut = cut_of(m, t->part[m->unit[u].kind]);
         cut->apart = true;
     }
     return plan_open_cut(plan, list, m->how->device, m->how->n_device, m->cut, err);
 }
 
-static unsigned set_of(const struct maker *m, int kind)
+static unsigned set_of(const struct maker *m, const struct trial *t, int kind)
 {
-    return m->out->kind[kind].cut ? solve_set(m->part[kind]) : 1u << m->on[kind];
+    return m->out->kind[kind].cut ? solve_set(t->part[kind]) : 1u << m->on[kind];
 }
 
 /* The times of the last pass, number k, by kind.  What one device has is a sum: a gate may have stayed at home. */
-static void sum_kinds(struct maker *m, const struct plan *plan, int k)
+static void sum_kinds(const struct maker *m, struct trial *t, const struct plan *plan, int k)
 {
-    struct gauge *g = m->gauge;
+    const struct gauge *g = m->gauge;
     for (int i = 0; i < m->out->n_kind; i++)
-        for (int d = 0; d < SOLVE_DEVICES; d++) g->us[i][d][k] = 0;
+        for (int d = 0; d < SOLVE_DEVICES; d++) t->us[i][d][k] = 0;
     for (int p = 0, u = 0; p < plan->n_piece; p++) {
         while (u + 1 < m->n_unit && m->unit[u + 1].first <= plan->piece[p].first) u++;
         int kind = m->unit[u].kind, d = number_of(m, plan->device[plan->piece[p].device]);
-        unsigned set = set_of(m, kind);
+        unsigned set = set_of(m, t, kind);
         for (int one = 0; solve_is_one(set) && one < SOLVE_DEVICES; one++)
             if (set >> one & 1) d = one;
-        g->us[kind][d][k] += (double)(g->end_us[p] - g->begin_us[p]) / m->out->kind[kind].count;
+        t->us[kind][d][k] += (double)(g->end_us[p] - g->begin_us[p]) / m->out->kind[kind].count;
     }
 }
 
-/* What pass number k took longer than its units, each as long as its slowest part, by the number of units that several
- * devices run or that follow on another device: as the solver counts (solve_time). */
-static double more_us(const struct maker *m, enum pass_class rows, int k)
+/* What the passes took longer than their units, each as long as its slowest part, by the number of units that several
+ * devices run or that follow on another device: as the solver counts (solve_time).  What cannot be cut counts as long
+ * as in passes of one device: behind a cut it is slower, since it reads what others have written. */
+static double more_us(const struct maker *m, enum pass_class rows, const struct trial *t)
 {
-    double us = m->gauge->wall_us[k];
+    const int reps = m->reps[rows];
+    double us = profile_typical(t->wall_us, t->wall_us, reps).us;
     unsigned held = 1u << m->home;
     int n = 0;
     for (int i = 0; i < m->out->n_kind; i++) {
         const struct profile_kind *kind = &m->out->kind[i];
         double most = kind->cut ? 0 : kind->of[rows].alone[m->on[i]].us;
-        for (int d = 0; kind->cut && d < m->out->n_device; d++)
-            if (m->gauge->us[i][d][k] > most) most = m->gauge->us[i][d][k];
+        for (int d = 0; kind->cut && d < m->out->n_device; d++) {
+            double own = profile_typical(t->us[i][d], t->wall_us, reps).us;
+            if (own > most) most = own;
+        }
         us -= most * kind->count;
     }
     for (int u = 0; u < m->n_unit; u++) {
-        unsigned set = set_of(m, m->unit[u].kind);
+        unsigned set = set_of(m, t, m->unit[u].kind);
         n += !solve_is_one(set) || !(set & held);
         held = set;
     }
-    return n ? us / n : 0;
+    return us / (n ? n : 1);
 }
 
-/* Passes of m->part: the first for what devices work out about a plan, the others timed. */
-static int time_plan(struct maker *m, enum pass_class rows, struct lutra_error *err)
+/* Two passes: the first for what devices work out about a plan, the second, number k, is timed. */
+static int run_trial(struct maker *m, enum pass_class rows, struct trial *t, int k, struct lutra_error *err)
 {
     struct plan *plan = &m->plan[PLAN_ONE];
     double us;
-    TRY(open_parts(m, plan, err));
+    TRY(open_trial(m, t, plan, err));
     TRY(profile_run(m, plan, rows, &us, err));
     if (!m->out->pass[rows].n_row) {
         m->out->pass[rows].n_row = m->how->step[rows]->batch->n_row;
         limit(m, rows, us);
     }
-    for (int k = 0; k < m->reps[rows]; k++) {
-        TRY(profile_run(m, plan, rows, &m->gauge->wall_us[k], err));
-        sum_kinds(m, plan, k);
-    }
+    TRY(profile_run(m, plan, rows, &t->wall_us[k], err));
+    sum_kinds(m, t, plan, k);
     return 0;
 }
 
-static void keep_times(struct maker *m, enum pass_class rows, int kind, struct profile_time *time)
-{
-    unsigned set = set_of(m, kind);
-    for (int d = 0; d < m->out->n_device; d++)
-        if (set >> d & 1) time[d] = profile_median(m->gauge->us[kind][d], m->reps[rows]);
-}
-
-/* ---- one device ---- */
-
-static int time_alone(struct maker *m, enum pass_class rows, int d, struct lutra_error *err)
+/* From the first n passes. */
+static void keep_times(struct maker *m, enum pass_class rows, const struct trial *t, int n)
 {
     for (int k = 0; k < m->out->n_kind; k++) {
-        memset(m->part[k], 0, sizeof m->part[k]);
-        m->part[k][d] = PROFILE_GRID;
+        struct profile_shape *s = &m->out->kind[k].of[rows];
+        const unsigned set = set_of(m, t, k);
+        struct profile_joint *j = &s->joint[set][t->point];
+        if (!t->found[k]) continue;
+        if (!solve_is_one(set)) s->n_joint[set] = t->point + 1, memcpy(j->part, t->part[k], sizeof j->part);
+        for (int d = 0; d < m->out->n_device; d++)
+            if (set >> d & 1) (solve_is_one(set) ? s->alone : j->time)[d] = profile_typical(t->us[k][d], t->wall_us, n);
     }
-    TRY(time_plan(m, rows, err));
-    for (int k = 0; k < m->out->n_kind; k++)
-        if (m->out->kind[k].cut || d == 0) keep_times(m, rows, k, m->out->kind[k].of[rows].alone);
-    return 0;
 }
 
-/* ---- several ---- */
+/* ---- which plans ---- */
 
 static int first_of(const struct maker *m, int kind)
 {
@@ -253,53 +251,66 @@ static bool beside(const struct maker *m, int op, unsigned set, int *part)
     return part[most] > 0 && profile_can_cut(m, op, part);
 }
 
-/* Sets m->part of a kind for measurement number `point` of a set: first by the devices' times alone, then by what they
- * took side by side.  False: there is no such cut, or none that has not been measured; all is the first device's. */
-static bool choose_part(struct maker *m, enum pass_class rows, int kind, unsigned set, int point)
+/* What a trial measures of a kind: on one device all that can be cut, and on the first one the rest, too; of several
+ * first the cut by speed, then by what they took so.  What has no such cut, or none that has not been measured, is the
+ * first device's meanwhile. */
+static void choose_part(struct maker *m, enum pass_class rows, struct trial *t, int kind)
 {
     const struct profile_shape *s = &m->out->kind[kind].of[rows];
-    const struct profile_joint *last = point ? &s->joint[set][point - 1] : NULL;
+    const struct profile_joint *last = t->point ? &s->joint[t->set][t->point - 1] : NULL;
+    const int op = first_of(m, kind);
+    const bool cut = m->out->kind[kind].cut;
     double rate[SOLVE_DEVICES];
-    int *part = m->part[kind], op = first_of(m, kind);
+    int *part = t->part[kind];
     for (int d = 0; d < m->out->n_device; d++) {
+        part[d] = t->set == 1u << d ? PROFILE_GRID : 0;
         double us = last ? last->time[d].us : s->alone[d].us;
         rate[d] = (last ? last->part[d] : 1) / (us > 0 ? us : 1);
     }
-    bool found = m->out->kind[kind].cut && s->n_joint[set] == point && balance(m, op, set, rate, part);
-    if (found && last && !memcmp(part, last->part, sizeof last->part)) found = beside(m, op, set, part);
-    if (found) return true;
-    memset(part, 0, sizeof m->part[kind]);
+    bool found = cut || t->set == 1;
+    if (!solve_is_one(t->set)) {
+        found = cut && s->n_joint[t->set] == t->point;
+        if (found && !last) profile_even(m, t->set, part);
+        if (found && (last || !profile_can_cut(m, op, part))) found = balance(m, op, t->set, rate, part);
+        if (found && last && !memcmp(part, last->part, sizeof last->part)) found = beside(m, op, t->set, part);
+    }
+    t->found[kind] = found;
+    if (found) return;
+    memset(part, 0, sizeof t->part[kind]);
     part[0] = PROFILE_GRID;
-    return false;
 }
 
-static int time_joint(
-    struct maker *m, enum pass_class rows, unsigned set, int point, double *more, int *n_more, struct lutra_error *err)
+static int add_trial(struct maker *m, enum pass_class rows, unsigned set, int point, struct lutra_error *err)
 {
-    bool found[PROFILE_KINDS], any = false;
-    for (int k = 0; k < m->out->n_kind; k++) any |= found[k] = choose_part(m, rows, k, set, point);
-    if (!any) return 0;
-    TRY(time_plan(m, rows, err));
+    struct trial *t = &m->trial[m->n_trial];
+    bool any = false;
+    *t = (struct trial){.set = set, .point = point};
     for (int k = 0; k < m->out->n_kind; k++) {
-        struct profile_shape *s = &m->out->kind[k].of[rows];
-        if (!found[k]) continue;
-        struct profile_joint *j = &s->joint[set][s->n_joint[set]++];
-        memcpy(j->part, m->part[k], sizeof j->part);
-        keep_times(m, rows, k, j->time);
+        choose_part(m, rows, t, k);
+        any |= t->found[k];
     }
-    for (int k = 0; k < m->reps[rows]; k++) more[(*n_more)++] = more_us(m, rows, k);
+    if (!any) return 0;
+    m->n_trial++;
+    TRY(run_trial(m, rows, t, 0, err));
+    keep_times(m, rows, t, 1);
     return 0;
 }
 
 int profile_measure(struct maker *m, enum pass_class rows, struct lutra_error *err)
 {
-    double more[PROFILE_SETS * PROFILE_POINTS * PROFILE_REPS], us;
-    int n_more = 0;
-    for (int d = 0; d < m->out->n_device; d++) TRY(time_alone(m, rows, d, err));
+    double more = 0;
+    int n = 0;
+    m->n_trial = 0;
+    for (int d = 0; d < m->out->n_device; d++) TRY(add_trial(m, rows, 1u << d, 0, err));
     for (unsigned set = 1; set < 1u << m->out->n_device; set++)
         for (int point = 0; !solve_is_one(set) && point < PROFILE_POINTS; point++)
-            TRY(time_joint(m, rows, set, point, more, &n_more, err));
-    us = n_more ? profile_median(more, n_more).us : 0;
-    m->out->pass[rows].sync_us = us > 0 ? us : 0;
+            TRY(add_trial(m, rows, set, point, err));
+    /* In turn, so that what disturbs the machine for a while is not all of one trial's. */
+    for (int k = 1; k < m->reps[rows]; k++)
+        for (int i = 0; i < m->n_trial; i++) TRY(run_trial(m, rows, &m->trial[i], k, err));
+    for (int i = 0; i < m->n_trial; i++) keep_times(m, rows, &m->trial[i], m->reps[rows]);
+    for (int i = 0; i < m->n_trial; i++)
+        if (!solve_is_one(m->trial[i].set)) more += more_us(m, rows, &m->trial[i]), n++;
+    m->out->pass[rows].sync_us = more > 0 ? more / n : 0;
     return 0;
 }

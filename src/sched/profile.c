@@ -164,8 +164,8 @@ static int compare_plans(struct maker *m, enum pass_class rows, struct lutra_err
             }
     pass->best = PLAN_ONE;
     for (int i = 0; i < PROFILE_PLANS; i++) {
-        pass->measured[i] = profile_median(us[i], n);
-        pass->uneven[i] = profile_median(uneven[i], n).us;
+        pass->measured[i] = profile_typical(us[i], us[i], n);
+        pass->uneven[i] = profile_typical(uneven[i], us[i], n).us;
         if (pass->measured[i].us < pass->measured[pass->best].us) pass->best = (enum profile_plan)i;
     }
     return 0;
@@ -201,9 +201,9 @@ int profile_make(struct profile *out, const struct profile_how *how, struct lutr
     m.unit = calloc(PLAN_PIECES, sizeof *m.unit);
     m.cut = calloc((size_t)how->list->n_op + 1, sizeof *m.cut);
     m.choice = calloc(PROFILE_KINDS, sizeof *m.choice);
-    m.part = calloc(PROFILE_KINDS, sizeof *m.part);
+    m.trial = calloc(PROFILE_TRIALS, sizeof *m.trial);
     m.gauge = calloc(1, sizeof *m.gauge);
-    int rc = m.plan && m.waits && m.unit && m.cut && m.choice && m.part && m.gauge
+    int rc = m.plan && m.waits && m.unit && m.cut && m.choice && m.trial && m.gauge
                  ? make(&m, err)
                  : lutra_fail(err, LUTRA_E_NO_MEMORY, "profile: out of memory");
     free(m.plan);
@@ -211,7 +211,7 @@ int profile_make(struct profile *out, const struct profile_how *how, struct lutr
     free(m.unit);
     free(m.cut);
     free(m.choice);
-    free(m.part);
+    free(m.trial);
     free(m.gauge);
     return rc;
 }

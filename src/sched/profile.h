@@ -9,10 +9,11 @@
  *
  * Operations of one kind (the same shapes and types of weights) are measured inside whole passes, so that their weights
  * come from memory and what they read from where it was written: on each device alone, then cut among all sets of
- * devices, because devices that share a memory are slower side by side.  The time of a kind is the mean of a pass, the
- * median of the passes.  What such passes take beyond the slowest part of every operation is sync_us, per cut.  The
- * solver finds the cut of each kind for passes of few rows and of many.  Then whole passes are timed for three plans,
- * and the fastest is kept: the first device alone is one of them, so what is kept is not slower than that.
+ * devices, because devices that share a memory are slower side by side.  The time of a kind is its mean in a pass.  All
+ * times are means over the fastest third of several passes, which take turns with those of other plans: what disturbs a
+ * machine only adds.  What passes take beyond the slowest part of every operation is sync_us, per cut.  The solver finds
+ * the cut of each kind for passes of few rows and of many.  Then whole passes are timed for three plans, and the fastest
+ * is kept: the first device alone is one of them, so what is kept is not slower than that.
  *
  * Only devices that use the same prepared weights, as clusters of CPUs do, can share operations so far.
  */
@@ -41,7 +42,7 @@ enum profile_plan {
 enum { PROFILE_KINDS = 96, PROFILE_GRID = 16, PROFILE_SETS = 1 << SOLVE_DEVICES, PROFILE_POINTS = 2 };
 
 struct profile_time {
-    double us, spread_us; /* median, and the distance of the quartiles */
+    double us, spread_us; /* the mean of the fastest third, and its range */
 };
 
 /* A cut that was measured: all devices with a part at once. */

@@ -15,12 +15,23 @@ struct unit {
     bool cut; /* it can be */
 };
 
-/* What passes of a plan took, of which every unit begins a piece. */
+/* When the pieces of the last pass ran. */
 struct gauge {
-    uint64_t begin_us[PLAN_PIECES], end_us[PLAN_PIECES];   /* of the pieces of the last pass */
+    uint64_t begin_us[PLAN_PIECES], end_us[PLAN_PIECES];
+};
+
+/* A plan that operations are measured in: all that can be cut on one device, or cut among a set of them.  Every unit
+ * begins a piece. */
+struct trial {
+    unsigned set;
+    int point;                                             /* of a set of several: profile_shape.joint */
+    bool found[PROFILE_KINDS];                             /* the kind is measured here ... */
+    int part[PROFILE_KINDS][SOLVE_DEVICES];                /* ... with this part of each device */
     double us[PROFILE_KINDS][SOLVE_DEVICES][PROFILE_REPS]; /* of each pass: the mean of the units of a kind */
     double wall_us[PROFILE_REPS];
 };
+
+enum { PROFILE_TRIALS = SOLVE_DEVICES + (PROFILE_SETS - 1 - SOLVE_DEVICES) * PROFILE_POINTS };
 
 /* The ways to run a unit of one kind. */
 struct choices {
@@ -35,12 +46,13 @@ struct maker {
     int home;                             /* holds the values before the first unit */
     struct unit *unit;                    /* [n_unit] of a pass */
     int n_unit;
-    int like[PROFILE_KINDS];    /* plan_piece.like of what cannot be cut ... */
-    int on[PROFILE_KINDS];      /* ... and the device that runs it */
-    struct choices *choice;     /* [n_kind] */
-    struct plan *plan;          /* [PROFILE_PLANS] */
-    struct plan_cut *cut;       /* [n_op] */
-    int (*part)[SOLVE_DEVICES]; /* [PROFILE_KINDS] of the plan that is measured */
+    int like[PROFILE_KINDS]; /* plan_piece.like of what cannot be cut ... */
+    int on[PROFILE_KINDS];   /* ... and the device that runs it */
+    struct choices *choice;  /* [n_kind] */
+    struct plan *plan;       /* [PROFILE_PLANS] */
+    struct plan_cut *cut;    /* [n_op] */
+    struct trial *trial;     /* [n_trial] */
+    int n_trial;
     struct gauge *gauge;
     struct waits *waits;
     int reps[PASS_CLASSES], passes[PASS_CLASSES]; /* as asked for, or fewer where time is short */
@@ -52,7 +64,9 @@ int profile_measure(struct maker *m, enum pass_class rows, struct lutra_error *e
 void profile_count(struct maker *m); /* sets total */
 int profile_run(struct maker *m, const struct plan *plan, enum pass_class rows, double *us, struct lutra_error *err);
 double profile_uneven(const struct gauge *g, const struct plan *plan); /* of the last pass: see profile.h */
-struct profile_time profile_median(double *x, int n);                  /* sorts x */
+/* What n passes take where nothing disturbs them: the mean of x over the fastest third of them by `wall`. */
+struct profile_time profile_typical(const double *x, const double *wall, int n);
+void profile_even(const struct maker *m, unsigned set, int *part); /* sixteenths in proportion to speed */
 
 /* cuts.c: the part of every kind, and predicted_us. */
 int profile_solve(struct maker *m, enum pass_class rows, struct lutra_error *err);

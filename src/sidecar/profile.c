@@ -9,7 +9,7 @@
 #include "engine/passes.h"
 #include "sched/traits.h"
 
-enum { DEPTH = 256, FEW_ROWS = 1, MANY_ROWS = 256, REPS = 5, PASSES = 8, LIMIT_S = 300 };
+enum { DEPTH = 256, FEW_ROWS = 1, MANY_ROWS = 256, REPS = 7, PASSES = 8, LIMIT_S = 300 };
 
 /* A session with a pass in hand that has not run: DEPTH tokens in the cache, n_row rows behind them. */
 struct probe {

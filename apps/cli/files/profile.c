@@ -94,7 +94,7 @@ static int print_profile(const char *text)
 {
     json_error_t why;
     json_t *all = json_loads(text, 0, &why), *kinds = json_object_get(all, "kinds");
-    printf("Microseconds (median +- distance of the quartiles) on");
+    printf("Microseconds (mean of the fastest third +- its range) on");
     for (size_t d = 0; d < json_array_size(json_object_get(all, "devices")); d++)
         printf("%s %s", d ? "," : "", json_string_value(json_array_get(json_object_get(all, "devices"), d)));
     puts("; cuts in sixteenths of the outputs.");

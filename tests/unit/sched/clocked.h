@@ -35,6 +35,8 @@ struct clocked {
     double ns_per_kmac; /* of products */
     double fixed_us;    /* of any operation */
     double beside;      /* how much slower it is with a share of an operation, while others have theirs */
+    double burst;       /* how much slower it is in a quarter of all stretches of time, somebody else's; 0: never */
+    uint64_t burst_us;  /* such a stretch */
     double cold_ns;     /* of each output of weights that are not cached */
     double fetch_us;    /* of a segment that is no share, where it reads what shares of others have written */
     uint64_t sync_us;   /* what waiting for it costs the host */
@@ -54,6 +56,7 @@ struct clocked_world {
     struct device *devices[CLOCKED_DEVICES];
     int n_device;
     struct weight weight[CLOCKED_OPS];
+    int n_weight;
     struct op op[CLOCKED_OPS];
     struct op_layer layer[CLOCKED_LAYERS];
     struct op_list list;
@@ -101,6 +104,19 @@ static inline double clocked_op_us(struct clocked *d, const struct op *op, const
     return us + mac * d->ns_per_kmac * 1e-6 * (share_is_whole(s->share) ? 1 : d->beside);
 }
 
+/* How long `us` of work take that begin then. */
+static inline uint64_t clocked_took(const struct clocked *d, uint64_t begin_us, double us)
+{
+    double at = (double)begin_us;
+    while (d->burst > 0 && us > 0) {
+        uint64_t stretch = (uint64_t)at / d->burst_us;
+        double slower = (uint32_t)(stretch + 7) * 2654435761u >> 30 ? 1 : d->burst;
+        double rest = (double)((stretch + 1) * d->burst_us) - at, done = rest / slower < us ? rest / slower : us;
+        at += done * slower + 1e-6, us -= done;
+    }
+    return (uint64_t)(at - (double)begin_us + (us > 0 ? us : 0) + 0.5);
+}
+
 static inline int clocked_submit(struct device *self, const struct segment *s, const struct ticket *after, int n_after,
     struct ticket *out, struct lutra_error *err)
 {
@@ -115,7 +131,7 @@ static inline int clocked_submit(struct device *self, const struct segment *s, c
     for (int i = 0; i < s->n_op; i++) us += clocked_op_us(d, &s->op[i], s);
     *out = (struct ticket){self, 0};
     if (!self->caps.async) {
-        clock_virtual_advance(d->time, (uint64_t)(us + 0.5));
+        clock_virtual_advance(d->time, clocked_took(d, d->time->now_us, us));
         return 0;
     }
     if (d->n_job == CLOCKED_JOBS /* tickets of one test */)
@@ -123,7 +139,7 @@ static inline int clocked_submit(struct device *self, const struct segment *s, c
     int k = d->n_job++;
     uint64_t now = d->time->now_us, idle = k ? d->end_us[k - 1] : 0;
     d->begin_us[k] = now > idle ? now : idle;
-    d->end_us[k] = d->begin_us[k] + (uint64_t)(us + 0.5);
+    d->end_us[k] = d->begin_us[k] + clocked_took(d, d->begin_us[k], us);
     d->waited[k] = false;
     out->id = (uint64_t)k + 1;
     return 0;
@@ -172,8 +188,7 @@ static inline struct op *clocked_push(struct clocked_world *w, struct op op)
 static inline struct weight *clocked_weight(struct clocked_world *w, int n_in, int n_out)
 {
     static const char some[1];
-    static int n;
-    struct weight *weight = &w->weight[n++ % CLOCKED_OPS];
+    struct weight *weight = &w->weight[w->n_weight++];
     *weight = (struct weight){
         .use = WEIGHT_MATMUL, .tensor = {.name = "w", .n_dim = 2, .ne = {n_in, n_out, 1, 1}, .data = some, .bytes = 1}};
     return weight;
