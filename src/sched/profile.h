@@ -11,9 +11,9 @@
  * come from memory and what they read from where it was written: on each device alone, then cut among all sets of
  * devices, because devices that share a memory are slower side by side.  The time of a kind is its mean in a pass.  All
  * times are means over the fastest third of several passes, which take turns with those of other plans: what disturbs a
- * machine only adds.  What passes take beyond the slowest part of every operation is sync_us, per cut.  The solver finds
- * the cut of each kind for passes of few rows and of many.  Then whole passes are timed for three plans, and the fastest
- * is kept: the first device alone is one of them, so what is kept is not slower than that.
+ * machine only adds.  What passes take beyond the slowest part of every operation is sync_us, per cut.  The solver
+ * finds the cut of each kind for passes of few rows and of many.  Then whole passes are timed for three plans, and the
+ * fastest is kept: the first device alone is one of them, so what is kept is not slower than that.
  *
  * Only devices that use the same prepared weights, as clusters of CPUs do, can share operations so far.
  */

@@ -12,8 +12,8 @@
  * and a small weight, or a small input and a wide weight) and in two shapes (more rows than columns of the input, or
  * fewer).  Figure 5: the bytes of weights that products of one row read in a second.
  *
- * Products of 256 rows and more are a prompt's (ROW_BULK).  Every time is the median of a few.  What would take longer than budget_us, judged by what was measured before, is left
- * out: emulated devices are slow.
+ * Products of 256 rows and more are a prompt's (ROW_BULK).  Every time is the median of a few.  What would take longer
+ * than budget_us, judged by what was measured before, is left out: emulated devices are slow.
  */
 #ifndef LUTRA_SCHED_TRAITS_H
 #define LUTRA_SCHED_TRAITS_H

@@ -14,7 +14,7 @@
 #include <cmocka.h>
 
 #include "sched/profile.h"
-#include "unit/sched/clocked.h"
+#include "unit/sched/clocked_world.h"
 
 enum { REPS = 7, PASSES = 8 };
 
@@ -108,8 +108,8 @@ static void assert_best(struct bench *b, double within)
 }
 
 /* The second device is as fast, a third as fast, and hampered by its neighbour; waiting costs little and much.  Where
- * it costs much, the slower device begins the second of two operations that follow each other while the host still wakes
- * up: how much of the waiting that hides depends on the cuts. */
+ * it costs much, the slower device begins the second of two operations that follow each other while the host still
+ * wakes up: how much of the waiting that hides depends on the cuts. */
 static void predictions_come_true(void **state)
 {
     static struct bench b;
@@ -155,8 +155,8 @@ static void passes_are_cold(void **state)
     }
 }
 
-/* Somebody else has a processor for a quarter of the time, for stretches of a layer up to many passes: predictions hold,
- * and of processors that are alike none gets more than its half. */
+/* Somebody else has a processor for a quarter of the time, for stretches of a layer up to many passes: predictions
+ * hold, and of processors that are alike none gets more than its half. */
 static void others_disturb(void **state)
 {
     static struct bench b;

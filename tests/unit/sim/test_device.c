@@ -16,7 +16,7 @@
 #include "sched/waits.h"
 #include "phone/device.h"
 #include "sim/report.h"
-#include "unit/sched/clocked.h"
+#include "unit/sched/clocked_world.h"
 
 enum { ROUNDS = 60, WHOLE = 20, JOBS = 512 };
 
