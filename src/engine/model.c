@@ -295,7 +295,9 @@ int model_leave_device(struct lutra_model *m, struct device *lost, struct lutra_
     }
     for (int i = 0, at = 0; i < n_device && (size_t)at < sizeof others; i++)
         at += snprintf(others + at, sizeof others - (size_t)at, "%s%s", i ? ", " : "", device[i]->name);
-    log_line(&rt->log, LUTRA_LOG_WARN, "%s is lost: %s goes on on %s", lost->name, m->name, others);
+    const bool told = err && err->code == LUTRA_E_DEVICE_LOST;
+    log_line(&rt->log, LUTRA_LOG_WARN, "%s is lost: %s goes on on %s%s%s%s", lost->name, m->name, others,
+        told ? " (" : "", told ? err->what : "", told ? ")" : "");
     release_device(m, lost);
     m->n_plan++;
     TRY(model_open_plans(m, err));

@@ -8,7 +8,7 @@
 #include "engine/model.h"
 
 /* After LUTRA_E_DEVICE_LOST, the model on the devices that are left: a new plan, and what was on the lost one
- * is prepared again from the file.  With the turn. */
+ * is prepared again from the file.  With the turn.  *err says why when it is called, for the log. */
 int model_leave_device(struct lutra_model *m, struct device *lost, struct lutra_error *err);
 
 /* plans.c: the devices that its passes may use: those that lutra_model_settings.device names, NULL: all; where none of

@@ -119,6 +119,22 @@ int npu_child_alive(pid_t *pid, struct lutra_error *err)
         WIFSIGNALED(status) ? "signal" : "exit", WIFSIGNALED(status) ? WTERMSIG(status) : WEXITSTATUS(status));
 }
 
+bool npu_child_runs(pid_t pid, unsigned long *ticks)
+{
+    char path[32], text[512], state = 0;
+    unsigned long user = 0, system = 0, before = *ticks;
+    snprintf(path, sizeof path, "/proc/%d/stat", (int)pid);
+    FILE *f = fopen(path, "re");
+    size_t n = f ? fread(text, 1, sizeof text - 1, f) : 0;
+    if (f) fclose(f);
+    text[n] = 0;
+    const char *rest = strrchr(text, ')'); /* behind the program's name, which may be anything */
+    if (!rest || sscanf(rest + 1, " %c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %lu %lu", &state, &user, &system) < 3)
+        return false;
+    *ticks = user + system;
+    return state == 'R' || *ticks != before;
+}
+
 void npu_child_kill(pid_t *pid)
 {
     if (!*pid) return;

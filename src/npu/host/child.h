@@ -29,6 +29,9 @@ int npu_child_start(pid_t *pid, const char *qemu, const char *program, int fd, s
 /* 0, or LUTRA_E_DEVICE_LOST with how it ended; then *pid is 0. */
 int npu_child_alive(pid_t *pid, struct lutra_error *err);
 
+/* Whether the child has run since the last call, which left *ticks, or waits for a processor. */
+bool npu_child_runs(pid_t pid, unsigned long *ticks);
+
 /* Ends the child at once and waits for it; *pid may be 0. */
 void npu_child_kill(pid_t *pid);
 

@@ -6,7 +6,7 @@
 #include "base/clock.h"
 
 enum { DEFAULT_TCM = 8 << 20, DEFAULT_MEMORY = 256 << 20, GRANULE = 65536, SPINS = 512 };
-#define STALLED_US (600 * UINT64_C(1000000)) /* without one answer: an NPU that long at one message is lost */
+enum { LOOK_US = 100000, SILENT_LOOKS = 20, STALLED_LOOKS = 6000 };
 
 int npu_session_plan(
     struct npu_session *s, const struct npu_transport_settings *settings, bool with_tcm, struct lutra_error *err)
@@ -51,6 +51,7 @@ struct waiting {
     struct npu_session *s;
     uint64_t ticket;
     int rc;
+    bool moved; /* since the last look at an NPU that is silent */
     struct lutra_error *err;
 };
 
@@ -65,6 +66,7 @@ static int look(struct waiting *w)
     if (next < 0)
         return w->rc = lutra_fail(w->err, LUTRA_E_DEVICE_LOST, "%s: the NPU stopped serving (state %u)", w->s->npu.name,
                    w->s->ring.view.ring->npu.state);
+    w->moved |= moved || next;
     return moved || next;
 }
 
@@ -80,12 +82,28 @@ static bool arrived(void *arg)
     return w->s->ring.seen >= w->ticket;
 }
 
+static int give_up(struct npu_session *s, struct lutra_error *err)
+{
+    if (s->end) s->end(s);
+    return lutra_fail(err, LUTRA_E_DEVICE_LOST, "%s: the NPU answers no more", s->npu.name);
+}
+
 static int wait_for(struct npu_session *s, uint64_t ticket, uint64_t deadline_us, struct lutra_error *err)
 {
+    const int most = s->silent_looks ? s->silent_looks : SILENT_LOOKS;
     struct waiting w = {.s = s, .ticket = ticket, .err = err};
-    int rc = clock_wait(clock_real(), arrived, &w, 0, deadline_us);
-    if (w.rc < 0) return w.rc;
-    return rc < 0 ? lutra_fail(err, rc, "%s: no answer before the deadline", s->npu.name) : 0;
+    for (int silent = 0, stalled = 0;; silent++, stalled++) {
+        uint64_t next_us = clock_now_us(clock_real()) + LOOK_US;
+        bool last = deadline_us <= next_us;
+        int rc = clock_wait(clock_real(), arrived, &w, 0, last ? deadline_us : next_us);
+        if (w.rc < 0) return w.rc;
+        if (rc == 0) return 0;
+        if (last) return lutra_fail(err, rc, "%s: no answer before the deadline", s->npu.name);
+        if (w.moved) silent = stalled = 0;
+        if (s->lives && s->lives(s)) silent = 0;
+        w.moved = false;
+        if (silent >= most || stalled >= STALLED_LOOKS) return give_up(s, err);
+    }
 }
 
 static bool met(void *arg)
@@ -111,10 +129,7 @@ int npu_session_submit(
     struct npu_session *s = (struct npu_session *)self;
     for (uint32_t at = 0, n; at < n_op; at += n) {
         n = n_op - at < NPU_MESSAGE_OPS ? n_op - at : NPU_MESSAGE_OPS;
-        while (!npu_ring_send(&s->ring, op + at, n, at > 0)) {
-            int rc = wait_for(s, s->ring.seen + 1, clock_now_us(clock_real()) + STALLED_US, err);
-            if (rc < 0) return rc == LUTRA_E_DEADLINE ? LUTRA_E_DEVICE_LOST : rc;
-        }
+        while (!npu_ring_send(&s->ring, op + at, n, at > 0)) TRY(wait_for(s, s->ring.seen + 1, CLOCK_NEVER_US, err));
     }
     *ticket = s->ring.sent;
     return 0;

@@ -3,6 +3,10 @@
  * What transports over a ring share: submissions as messages, answers as statuses, waiting.
  *
  * A transport embeds a session, sets `poll`, and uses npu_session_submit and npu_session_wait as its own.
+ *
+ * Whoever waits looks every 100 ms at an NPU that has answered nothing meanwhile.  After `silent_looks` without a sign
+ * of life, and after 600 s whatever it shows, it is lost.  Looks are counted, not the clock: after the whole machine
+ * has slept nobody is late.
  */
 #ifndef LUTRA_NPU_HOST_SESSION_H
 #define LUTRA_NPU_HOST_SESSION_H
@@ -15,7 +19,10 @@ struct npu_session {
     struct npu_ring_end ring;
     /* Looks after the other side.  1: did something for it; 0: nothing to do; negative: lost, *err says how. */
     int (*poll)(struct npu_session *self, struct lutra_error *err);
-    int failed; /* LUTRA_E_INTERNAL until the next wait reports it */
+    int silent_looks;                        /* 0: 20 */
+    bool (*lives)(struct npu_session *self); /* has it done anything since the last look; NULL: answers tell */
+    void (*end)(struct npu_session *self);   /* it is lost and must write no more; NULL: nothing can be done */
+    int failed;                              /* LUTRA_E_INTERNAL until the next wait reports it */
     struct lutra_error why;
 };
 

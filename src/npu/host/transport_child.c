@@ -19,6 +19,7 @@ struct child {
     struct npu_session session; /* first */
     pid_t pid;
     uint32_t polls;
+    unsigned long ticks; /* that it has run */
     struct npu_tile_acc acc;
 };
 
@@ -37,6 +38,17 @@ static int child_poll(struct npu_session *session, struct lutra_error *err)
     if (moved < 0) return lutra_fail(err, LUTRA_E_DEVICE_LOST, "npu-qemu: a tile operation outside of TCM");
     if (!moved && c->polls++ % LOOK_EVERY == 0) TRY(npu_child_alive(&c->pid, err));
     return moved;
+}
+
+static bool child_lives(struct npu_session *session)
+{
+    struct child *c = (struct child *)session;
+    return c->pid && npu_child_runs(c->pid, &c->ticks);
+}
+
+static void child_end(struct npu_session *session)
+{
+    npu_child_kill(&((struct child *)session)->pid);
 }
 
 static const struct npu_transport_ops child_ops = {
@@ -76,7 +88,7 @@ int npu_child_open(struct npu_transport **out, const struct npu_transport_settin
     struct child *c = calloc(1, sizeof *c);
     if (!c) return lutra_fail(err, LUTRA_E_NO_MEMORY, "npu-qemu: out of memory");
     c->session.npu.ops = &child_ops, c->session.npu.name = "npu-qemu";
-    c->session.poll = child_poll;
+    c->session.poll = child_poll, c->session.lives = child_lives, c->session.end = child_end;
     int rc = begin(c, settings, &fd, err);
     if (fd >= 0) close(fd);
     if (rc < 0)

@@ -21,7 +21,7 @@
 
 #define MODULE "file:///liblutra_npu.so?lutra_npu_skel_handle_invoke&_modver=1.0"
 #define SECOND_US UINT64_C(1000000)
-enum { URI_BYTES = 256 };
+enum { URI_BYTES = 256, SILENT_LOOKS = 600 };
 
 struct phone {
     struct npu_session session; /* first */
@@ -77,6 +77,12 @@ static int phone_poll(struct npu_session *session, struct lutra_error *err)
     const char *reason = fastrpc_reason(ended);
     return lutra_fail(err, LUTRA_E_DEVICE_LOST, "npu: the NPU's program ended, error %#x%s%s",
         ended == 1 ? 0 : (unsigned)ended, reason ? ": " : "", reason ? reason : "");
+}
+
+static void phone_end(struct npu_session *session)
+{
+    struct phone *p = (struct phone *)session;
+    p->rpc.remote_session_control(FASTRPC_KILL, &p->domain, sizeof p->domain);
 }
 
 static const struct npu_transport_ops phone_ops = {
@@ -158,7 +164,7 @@ int npu_fastrpc_open(struct npu_transport **out, const struct npu_transport_sett
     struct phone *p = calloc(1, sizeof *p);
     if (!p) return lutra_fail(err, LUTRA_E_NO_MEMORY, "npu: out of memory");
     p->session.npu.ops = &phone_ops, p->session.npu.name = "npu";
-    p->session.poll = phone_poll;
+    p->session.poll = phone_poll, p->session.end = phone_end, p->session.silent_looks = SILENT_LOOKS;
     p->serve.power = (struct npu_power){NPU_CORNER_NOMINAL, NPU_CORNER_TURBO_L3, 100, 1, 1};
     int rc = begin(p, settings, err);
     if (rc < 0)

@@ -8,6 +8,8 @@
 
 #include <signal.h>
 
+#include "npu/host/session.h"
+
 /* Windows that hold this model with a small context in one, two and three sessions. */
 static const struct {
     int kib, sessions;
@@ -115,15 +117,25 @@ struct text {
     char bytes[2][1024];
 };
 
+/* A process that gets a signal in the middle of an answer; 0: none. */
+static struct {
+    pid_t pid;
+    int signal;
+} victim;
+
 static int on_text(void *user, const struct lutra_piece *piece)
 {
     struct text *t = user;
+    if (victim.pid && strlen(t->bytes[0]) > 8) {
+        kill(victim.pid, victim.signal);
+        victim.pid = 0;
+    }
     strncat(t->bytes[piece->sample], piece->text, piece->n_bytes);
     return 0;
 }
 
 /* Two samples of a chat, token for token. */
-static void answer(const struct fixture *f, int max_tokens, struct text *out)
+static void answer_at(const struct fixture *f, float temperature, int max_tokens, struct text *out)
 {
     struct lutra_request r;
     lutra_request_init(&r, sizeof r);
@@ -142,11 +154,16 @@ static void answer(const struct fixture *f, int max_tokens, struct text *out)
     r.prompt = id, r.n_samples = 2, r.max_tokens = max_tokens;
     struct lutra_sampling sampling;
     lutra_sampling_init(&sampling, sizeof sampling);
-    sampling.temperature = 1, sampling.seed = 7;
+    sampling.temperature = temperature, sampling.seed = 7;
     r.sampling = &sampling;
     r.on_text = on_text, r.user = out;
     OK(lutra_generate(f->s, &r, err));
     assert_true(strlen(out->bytes[0]) > 4);
+}
+
+static void answer(const struct fixture *f, int max_tokens, struct text *out)
+{
+    answer_at(f, 1, max_tokens, out);
 }
 
 static void answers_of_one_window(void **state)
@@ -202,6 +219,70 @@ static void loss_of_any_session(void **state)
         assert_ptr_equal(runtime_first(f.rt), f.rt->devices.cpu);
         shut(&f);
         shut(&cpu);
+    }
+}
+
+/* ---- lost in the middle of an answer ---- */
+
+enum { LOST_TOKENS = 24, LOST_PLACES = SANITIZED ? 2 : 6, LOST_PLACES_LONG = 20 };
+
+/* The NPU's end of every ring: served so many more times, then it has ended, or stands still. */
+static struct {
+    int (*poll)(struct npu_session *, struct lutra_error *);
+    long left, n;
+    bool is_silent;
+} end;
+
+static int poll_end(struct npu_session *s, struct lutra_error *err)
+{
+    end.n++;
+    if (end.left > 0) end.left--;
+    if (end.left) return end.poll(s, err);
+    return end.is_silent ? 0 : lutra_fail(err, LUTRA_E_DEVICE_LOST, "npu-sim: switched off");
+}
+
+static void answer_until(long calls, bool is_silent, struct lines *log, struct text *out)
+{
+    struct fixture f;
+    open_with(&f, "npu-sim", windows[1].kib, 128, log);
+    log->text[0] = 0; /* of opening */
+    end.left = calls, end.n = 0, end.is_silent = is_silent;
+    for (int i = 0; i < npu_of(&f)->n_window; i++) {
+        struct npu_session *s = (struct npu_session *)npu_of(&f)->window[i].link;
+        end.poll = s->poll, s->poll = poll_end;
+        s->silent_looks = 1;
+    }
+    answer_at(&f, 0, LOST_TOKENS, out);
+    assert_int_equal(runtime_first(f.rt) == f.rt->devices.cpu, end.left == 0);
+    shut(&f);
+}
+
+static void text_of_cpu(struct text *out)
+{
+    struct fixture f;
+    open_in(&f, "cpu", 0);
+    answer_at(&f, 0, LOST_TOKENS, out);
+    shut(&f);
+}
+
+/* At random places an NPU ends, or answers no more: the CPU goes on, and the text is that of either alone. */
+static void an_answer_outlives_its_npu(void **state)
+{
+    (void)state;
+    struct text want, got;
+    struct lines log = {""};
+    uint32_t seed = 5;
+    text_of_cpu(&want);
+    answer_until(-1, false, &log, &got);
+    assert_memory_equal(&want, &got, sizeof got);
+    long n = end.n;
+    int n_place = getenv("LUTRA_TEST_LONG") ? LOST_PLACES_LONG : LOST_PLACES;
+    for (int i = 0; i < n_place; i++) {
+        seed = seed * 1664525u + 1013904223u;
+        long at = 1 + (long)(seed % (uint32_t)n);
+        answer_until(at, i % 2, &log, &got);
+        if (memcmp(&want, &got, sizeof got)) fail_msg("lost at %ld of %ld: '%s'", at, n, got.bytes[0]);
+        if (!strstr(log.text, i % 2 ? "the NPU answers no more" : "switched off")) fail_msg("the log: %s", log.text);
     }
 }
 
@@ -300,6 +381,17 @@ static void under_qemu(void **state)
     assert_ptr_equal(runtime_first(f.rt), f.rt->devices.cpu);
     shut(&cpu);
     shut(&f);
+    text_of_cpu(&one);
+    for (int i = 0; i < 2; i++) { /* in the middle of an answer, killed and stopped */
+        open_in(&f, "npu-qemu", windows[0].kib);
+        victim.pid = newest_child(), victim.signal = i ? SIGSTOP : SIGKILL;
+        answer_at(&f, 0, LOST_TOKENS, &many);
+        assert_int_equal(victim.pid, 0);
+        assert_memory_equal(&one, &many, sizeof one);
+        assert_ptr_equal(runtime_first(f.rt), f.rt->devices.cpu);
+        assert_int_equal(newest_child(), 0);
+        shut(&f);
+    }
 }
 
 int main(void)
@@ -310,6 +402,7 @@ int main(void)
         cmocka_unit_test(answers_of_one_window),
         cmocka_unit_test(a_cache_may_lie_elsewhere),
         cmocka_unit_test(loss_of_any_session),
+        cmocka_unit_test(an_answer_outlives_its_npu),
         cmocka_unit_test(a_tensor_larger_than_a_window),
         cmocka_unit_test(a_cache_larger_than_all_windows),
         cmocka_unit_test(under_qemu),

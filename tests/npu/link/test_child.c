@@ -17,6 +17,7 @@
 #include <unistd.h>
 
 #include "link.h"
+#include "npu/host/session.h"
 
 static const struct npu_transport_settings small = {.tcm_bytes = 1 << 20, .memory_bytes = 1 << 20, .seed = 1};
 
@@ -154,6 +155,52 @@ static void a_stopped_child_is_late_and_a_killed_one_lost(void **state)
     npu_transport_close(&child);
 }
 
+/* An NPU that neither answers nor runs is not waited for for ever, and may not go on writing later. */
+static void a_silent_child_is_lost(void **state)
+{
+    struct lutra_error err;
+    struct work w;
+    (void)state;
+    struct npu_transport *child = need_child();
+    pid_t pid = only_child();
+    put_work(&w, child, 1);
+    kill(pid, SIGSTOP);
+    assert_int_equal(run_work(child, &w, CLOCK_NEVER_US, &err), LUTRA_E_DEVICE_LOST);
+    assert_non_null(strstr(err.what, "answers no more"));
+    assert_true(child->lost);
+    assert_true(waitpid(-1, NULL, 0) < 0 && errno == ECHILD);
+    npu_transport_close(&child);
+}
+
+static bool (*child_lives)(struct npu_session *);
+static int n_look;
+
+static bool count_look(struct npu_session *s)
+{
+    n_look++;
+    return child_lives(s);
+}
+
+/* One that computes for longer than it may be silent is not lost. */
+static void a_busy_child_is_not_lost(void **state)
+{
+    struct lutra_error err;
+    struct npu_op op[NPU_MESSAGE_OPS];
+    struct work w;
+    uint64_t ticket;
+    (void)state;
+    struct npu_transport *child = need_child();
+    struct npu_session *s = (struct npu_session *)child;
+    child_lives = s->lives, s->lives = count_look, s->silent_looks = 1;
+    put_work(&w, child, 1);
+    for (int i = 0; i < NPU_MESSAGE_OPS; i++) op[i] = w.op[i % WORK_OPS];
+    for (n_look = 0; n_look < 3;) {
+        if (npu_transport_submit(child, op, NPU_MESSAGE_OPS, &ticket, &err)) fail_msg("%s", err.what);
+        if (npu_transport_wait(child, ticket, CLOCK_NEVER_US, &err)) fail_msg("%s", err.what);
+    }
+    npu_transport_close(&child);
+}
+
 static void a_dead_parent_takes_the_child_along(void **state)
 {
     int fd[2];
@@ -246,6 +293,8 @@ int main(void)
         cmocka_unit_test(a_submission_may_exceed_the_ring),
         cmocka_unit_test(a_refusal_is_told_and_forgotten),
         cmocka_unit_test(a_stopped_child_is_late_and_a_killed_one_lost),
+        cmocka_unit_test(a_silent_child_is_lost),
+        cmocka_unit_test(a_busy_child_is_not_lost),
         cmocka_unit_test(a_dead_parent_takes_the_child_along),
         cmocka_unit_test(what_is_missing_is_told),
     };

@@ -42,4 +42,5 @@ rc=$?
 expect_code 0 'killed mid-answer'
 expect_same "$WORK/out" "$WORK/cpu" 'killed mid-answer: the answer goes on'
 expect_err 'npu-qemu is lost' 'killed mid-answer: said so'
+expect_err "the NPU's program ended: signal 9)" 'killed mid-answer: and why'
 finish
