@@ -1,14 +1,22 @@
 /* SPDX-License-Identifier: MIT
  *
- * Renders templates for jinja_compare.py: one JSON object {"template", "variables", "now"} per line of input, one
- * {"ok": text} or {"error": message, "line": n} per line of output.
+ * Renders templates for jinja_compare.py and template_work.py: one JSON object {"template", "variables", "now"} per line
+ * of input, one {"ok": text} or {"error": message, "line": n} per line of output, with the processor time of rendering
+ * and how often it asked whether it may go on.
  */
 #include <jansson.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "text/template.h"
+
+static int count_asked(void *user)
+{
+    ++*(json_int_t *)user;
+    return 0;
+}
 
 static json_t *render(const json_t *request)
 {
@@ -17,13 +25,16 @@ static json_t *render(const json_t *request)
     struct text_template *t = NULL;
     struct text_template_text text = {0};
     struct lutra_error err = {0};
+    json_int_t n_asked = 0;
+    struct text_work work = {.ask = count_asked, .user = &n_asked};
     int rc = text_template_parse(&t, json_string_value(source), json_string_length(source), &err);
+    clock_t start = clock();
     if (rc == 0)
         rc = text_template_render(t,
             &(struct text_template_input){
-                .variables = variables, .now = json_integer_value(json_object_get(request, "now"))},
+                .variables = variables, .now = json_integer_value(json_object_get(request, "now")), .work = &work},
             &text, &err);
-    json_t *answer = json_object();
+    json_t *answer = json_pack("{s:I, s:f}", "asked", n_asked, "seconds", (double)(clock() - start) / CLOCKS_PER_SEC);
     if (rc < 0) {
         json_object_set_new(answer, "error", json_string(err.what));
         json_object_set_new(answer, "line", json_integer((json_int_t)err.where));
