@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * Renders templates for jinja_compare.py and template_work.py: one JSON object {"template", "variables", "now"} per line
- * of input, one {"ok": text} or {"error": message, "line": n} per line of output, with the processor time of rendering
- * and how often it asked whether it may go on.
+ * Renders templates for jinja_compare.py and template_work.py: one JSON object {"template", "variables", "now"} per
+ * line of input, one {"ok": text} or {"error": message, "line": n} per line of output, with the processor time of
+ * rendering and how often it asked whether it may go on.
  */
 #include <jansson.h>
 #include <stdio.h>
