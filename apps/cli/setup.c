@@ -34,9 +34,9 @@ static const struct option engine_table[] = {
     {"-b --batch-size", "BATCH", OPT_INT, AT(n_batch), "N", .help = "most rows of one forward pass", .min = 1,
         .max = 1 << 16},
     {"-ctk --cache-type-k", "CACHE_TYPE_K", OPT_CHOICE, AT(type_k), "TYPE",
-        .help = "type of the cached keys: f16, f32, q8_0", .choices = "f16 f32 q8_0"},
+        .help = "type of the cached keys: f16, f32, q8_0, q5_0, q4_1, q4_0", .choices = CACHE_TYPES},
     {"-ctv --cache-type-v", "CACHE_TYPE_V", OPT_CHOICE, AT(type_v), "TYPE",
-        .help = "type of the cached values; that of the keys, if given", .choices = "f16 f32 q8_0"},
+        .help = "type of the cached values; that of the keys, if not given", .choices = CACHE_TYPES},
     {"--swa-full", "SWA_FULL", OPT_ON, AT(swa_full), NULL,
         .help = "layers with a sliding window keep their whole past (default)"},
     {"--no-swa-full", NULL, OPT_OFF, AT(swa_full), NULL,
@@ -289,14 +289,18 @@ int engine_open_model(struct engine *e, lutra_model **out, const char *path, str
     return rc;
 }
 
+const char *cache_type_named(const char *name)
+{
+    static const char *const names[] = {"f16", "f32", "q8_0", "q5_0", "q4_1", "q4_0"};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        if (!strcmp(name, names[i])) return names[i];
+    return NULL;
+}
+
 int engine_check_options(const struct engine_options *opts)
 {
     if (!opts->model) {
         say("no model: -m FILE, -hf USER/REPO or LUTRA_ARG_MODEL names one; 'lutra models' lists those that are here");
-        return EXIT_USAGE;
-    }
-    if (opts->type_v && strcmp(opts->type_k, opts->type_v) != 0) {
-        say("-ctk %s and -ctv %s: keys and values have one type for now", opts->type_k, opts->type_v);
         return EXIT_USAGE;
     }
     if (strstr(opts->model, "://")) {
@@ -388,6 +392,7 @@ void engine_session_settings(const struct engine_options *opts, struct lutra_ses
     if (settings->n_ctx == 0) settings->n_ctx = opts->n_ctx;
     settings->n_batch = opts->n_batch;
     settings->cache_type = opts->type_k;
+    settings->cache_type_v = opts->type_v;
     settings->free_windows = !opts->swa_full;
     settings->timeline = opts->timeline;
     settings->spec_type = opts->spec_type;

@@ -21,13 +21,16 @@ extern "C" {
 
 struct lutra_session_settings {
     size_t size;
-    int n_ctx;              /* longest sequence, tokens; 0 = the model's training context, or what memory allows */
-    int n_seq;              /* sequences alive at once; default 1 */
-    int64_t n_cache;        /* tokens of all sequences, shared ones once; 0 = n_ctx * n_seq, or as memory allows */
-    int n_batch;            /* rows of one forward pass; default 512; of encoders at least n_ctx, at most 8192 */
-    int n_out;              /* rows of one pass whose results are kept; 0 = n_seq + n_draft, but at least 64 */
-    const char *cache_type; /* "f16" (NULL), "f32", or "q8_0" where heads are multiples of 32 */
-    int n_draft;            /* draft rows of one pass; 0 = up to 64 within the other limits */
+    int n_ctx;       /* longest sequence, tokens; 0 = the model's training context, or what memory allows */
+    int n_seq;       /* sequences alive at once; default 1 */
+    int64_t n_cache; /* tokens of all sequences, shared ones once; 0 = n_ctx * n_seq, or as memory allows */
+    int n_batch;     /* rows of one forward pass; default 512; of encoders at least n_ctx, at most 8192 */
+    int n_out;       /* rows of one pass whose results are kept; 0 = n_seq + n_draft, but at least 64 */
+    /* Type of cached keys, and of cached values unless cache_type_v is given: "f16" (NULL), "f32", and where heads are
+     * multiples of 32 "q8_0", "q5_0", "q4_1" or "q4_0".  Vectors of 5 and 4 bits are rotated (docs/NUMERICS.md): CPU
+     * only, as are two types. */
+    const char *cache_type, *cache_type_v;
+    int n_draft; /* draft rows of one pass; 0 = up to 64 within the other limits */
     /* Speculation (docs/SPECULATION.md), fewer passes for the same text: "ngram-simple", "suffix", "siblings",
      * "calibrated", "recycle", "mtp" (the model's own MTP block; LUTRA_E_UNSUPPORTED: it has none) with commas; "auto"
      * = suffix, siblings, recycle, and mtp where there is one; "draft" = draft_model; NULL, "none" = off. */

@@ -57,13 +57,14 @@ static json_t *memory_json(const struct weights *w)
         (json_int_t)(cpu_memory_available() & INT64_MAX));
     if (model_open(&m, w, &why) < 0) return out;
     const struct hparams *hp = model_hparams(m);
-    int64_t per_token = (int64_t)kv_token_bytes(QUANT_F16, model_ops(m)->layer, model_ops(m)->n_layer);
+    static const enum quant_type f16[2] = {QUANT_F16, QUANT_F16};
+    int64_t per_token = (int64_t)kv_token_bytes(f16, model_ops(m)->layer, model_ops(m)->n_layer);
     json_object_set_new(out, "parameters", json_integer((json_int_t)model_n_param(m)));
     json_object_set_new(out, "context_train", json_integer(hp->n_ctx_train));
     json_object_set_new(out, "cache_per_token_f16", json_integer(per_token));
     json_object_set_new(out, "cache_context_train_f16", json_integer(per_token * hp->n_ctx_train));
     struct kv_settings freed = kv_settings_for(
-        model_ops(m), QUANT_F16, hp->n_ctx_train, (hp->n_ctx_train + KV_BLOCK - 1) / KV_BLOCK, 1, 512, 0, true);
+        model_ops(m), f16, hp->n_ctx_train, (hp->n_ctx_train + KV_BLOCK - 1) / KV_BLOCK, 1, 512, 0, true);
     size_t fixed, growing = kv_growing_bytes(&freed, &fixed);
     if (fixed > 0)
         json_object_set_new(out, "cache_context_train_f16_windows_freed",

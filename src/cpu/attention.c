@@ -20,7 +20,8 @@ struct lane {
     const struct attention_args *a;
     void *kt, *vt, *work; /* of struct attention_load */
     float *p;
-    uint8_t *query; /* [attention_columns_bytes] of each ATTENTION_COLUMNS queries of a unit, when prepared */
+    uint8_t *query; /* of a unit's queries: [attention_columns_bytes] of each ATTENTION_COLUMNS, when prepared; [d_head]
+                     * f32 each, when rotated */
     int query_row;  /* row of the first */
     uint8_t *k, *v; /* [KV_BLOCK][d_head] in the cache's type: a segment put together from block and drafts */
     float *state;   /* [QUERIES or one row's group][state_floats] */
@@ -28,7 +29,7 @@ struct lane {
     size_t n_part;  /* entries that fit */
     int first_kv_head, n_kv_head; /* that are computed */
     int group;                    /* query heads per kv head */
-    size_t vec_bytes;             /* of K or V in the cache */
+    size_t vec_bytes[2];          /* of K and V in the cache */
     size_t state_floats;
 };
 
@@ -98,11 +99,8 @@ static struct lane open_lane(const struct cpu_attention *kernels, const struct a
     size_t d = (size_t)op->d_head, f = sizeof(float), queries = lane_queries(op, a->n_row);
     size_t each = lane_bytes(op, a->n_row), entry = state_size(op) * (size_t)op->n_head * f;
     uint8_t *at = (uint8_t *)a->scratch + each * (size_t)ith;
-    struct lane x = {.kernels = kernels,
-        .a = a,
-        .group = op->n_head / op->n_kv_head,
-        .vec_bytes = a->kv->layer[a->layer].vec_bytes,
-        .state_floats = state_size(op)};
+    struct lane x = {.kernels = kernels, .a = a, .group = op->n_head / op->n_kv_head, .state_floats = state_size(op)};
+    memcpy(x.vec_bytes, a->kv->layer[a->layer].vec_bytes, sizeof x.vec_bytes);
     x.kt = carve(&at, attention_tile_bytes(op->d_head));
     x.vt = carve(&at, attention_tile_bytes(op->d_head));
     x.work = carve(&at, ATTENTION_WORK_BYTES);
@@ -137,6 +135,7 @@ static void write_row(const struct lane *x, int kv_head, int row, int base, size
         const float *state = x->state + (size_t)(row - base) * stride + (size_t)g * x->state_floats;
         float *out = x->a->out + head * (size_t)op->d_head, l = state[ATTENTION_STATE_L];
         for (int d = 0; d < op->d_head; d++) out[d] = state[ATTENTION_STATE_O + d] / l;
+        if (kv_is_rotated(x->a->kv->type[KV_V])) kv_rotate(out, op->d_head);
     }
 }
 
@@ -160,14 +159,14 @@ static void open_segment(const struct lane *x, const uint8_t *k, const uint8_t *
     const uint8_t *next_v, int n_pos, struct attention_segment *s)
 {
     const struct op_attention *op = x->a->op;
-    s->from = (struct attention_load){.type = x->a->kv->type,
+    s->from = (struct attention_load){.type = {x->a->kv->type[KV_K], x->a->kv->type[KV_V]},
         .d_head = op->d_head,
         .n_pos = n_pos,
         .k = k,
         .v = v,
         .next_k = next_k,
         .next_v = next_v,
-        .bytes = KV_BLOCK * x->vec_bytes,
+        .bytes = KV_BLOCK * (x->vec_bytes[KV_K] > x->vec_bytes[KV_V] ? x->vec_bytes[KV_K] : x->vec_bytes[KV_V]),
         .kt = x->kt,
         .vt = x->vt,
         .work = x->work};
@@ -178,6 +177,12 @@ static void open_segment(const struct lane *x, const uint8_t *k, const uint8_t *
     s->n_query = 0;
     s->again = false;
     x->kernels->load(&s->from, s);
+}
+
+static float *rotated_query(const struct lane *x, int row, int g)
+{
+    size_t i = (size_t)(row - x->query_row) * (size_t)x->group + (size_t)g;
+    return (float *)(void *)x->query + i * (size_t)x->a->op->d_head;
 }
 
 static const float *query_at(const struct lane *x, int kv_head, int row, int g)
@@ -195,7 +200,12 @@ static void prepare_queries(struct lane *x, int kv_head, int row, int end)
     const float *q[ATTENTION_COLUMNS];
     int n = (end - row) * x->group, k = 0;
     x->query_row = row;
-    if (!x->kernels->prepare || x->a->kv->type != QUANT_F16) return;
+    for (int i = 0; i < n && kv_is_rotated(x->a->kv->type[KV_K]); i++) {
+        float *rotated = rotated_query(x, row + i / x->group, i % x->group);
+        memcpy(rotated, query_at(x, kv_head, row + i / x->group, i % x->group), (size_t)op->d_head * sizeof *rotated);
+        kv_rotate(rotated, op->d_head);
+    }
+    if (!x->kernels->prepare || !attention_is_f16(x->a->kv->type)) return;
     for (int i = 0; i < n; i++) {
         q[k++] = query_at(x, kv_head, row + i / x->group, i % x->group);
         if (k < ATTENTION_COLUMNS && i < n - 1) continue;
@@ -219,9 +229,10 @@ static void flush(const struct lane *x, struct attention_segment *s, bool last)
 static void add_queries(
     const struct lane *x, struct attention_segment *s, int kv_head, int row, uint8_t lo, uint8_t hi, float *states)
 {
+    bool rotated = kv_is_rotated(x->a->kv->type[KV_K]);
     for (int g = 0; g < x->group; g++) {
         if (s->n_query == x->kernels->max_query) flush(x, s, false);
-        s->q[s->n_query] = query_at(x, kv_head, row, g);
+        s->q[s->n_query] = rotated ? rotated_query(x, row, g) : query_at(x, kv_head, row, g);
         s->index[s->n_query] = (uint16_t)((row - x->query_row) * x->group + g);
         s->state[s->n_query] = states + (size_t)g * x->state_floats;
         s->lo[s->n_query] = lo;
@@ -232,7 +243,7 @@ static void add_queries(
 static const uint8_t *block_head(const struct lane *x, enum kv_side side, int32_t block, int kv_head)
 {
     const struct kv_view *kv = x->a->kv;
-    return kv_block_at(kv, x->a->layer, side, block) + (size_t)kv_head * KV_BLOCK * x->vec_bytes;
+    return kv_block_at(kv, x->a->layer, side, block) + (size_t)kv_head * KV_BLOCK * x->vec_bytes[side];
 }
 
 /* Positions of an item's block that any of its rows first .. last - 1 (indexes of item_row) sees; 0: none. */
@@ -314,12 +325,13 @@ static void assemble(const struct lane *x, int kv_head, int row, int32_t pos, in
     for (int side = KV_K; side <= KV_V; side++) {
         uint8_t *dst = side == KV_K ? x->k : x->v;
         const uint8_t *draft = kv_draft_at(kv, x->a->layer, side, kv_head);
+        size_t vec = x->vec_bytes[side];
         if (paged > 0) {
             int32_t block = kv->table[r->table + pos / KV_BLOCK];
-            memcpy(dst, block_head(x, side, block, kv_head), (size_t)paged * x->vec_bytes);
+            memcpy(dst, block_head(x, side, block, kv_head), (size_t)paged * vec);
         }
         for (int j = n - 1, at = last; j >= paged; j--, at = kv->row[at].up)
-            memcpy(dst + (size_t)j * x->vec_bytes, draft + (size_t)kv->row[at].slot * x->vec_bytes, x->vec_bytes);
+            memcpy(dst + (size_t)j * vec, draft + (size_t)kv->row[at].slot * vec, vec);
     }
 }
 

@@ -9,8 +9,9 @@
  * and head.  Its positions are cut into segments of 64, aligned to absolute position.  Per segment:
  *     score[j] = sum over ascending d of fma(q[d], k[j][d]), from 0, one f32 accumulator; times scale; softcap
  *     m_s = max;  p[j] = exp(score[j] - m_s), exactly 0 where masked;  l_s = sum of p in one fixed order
- *     o_s[d] = sum over ascending j of fma(p[j], v[j][d]), visible j only
- * and segments are merged in ascending order into (m, l, o):  with M = max(m, m_s):
+ *     o_s[d] = sum over ascending j of fma(p[j], v[j][d]), visible j only.
+ * Where K is rotated (kv_is_rotated) so is q; where V is, `out` is rotated back at the end.
+ * Segments are merged in ascending order into (m, l, o):  with M = max(m, m_s):
  *     l = fma(l, e^(m-M), l_s e^(m_s-M)),  o[d] = fma(o[d], e^(m-M), o_s[d] e^(m_s-M));   at the end out = o / l.
  * It starts at (-inf, 0, 0), or at (sink, 1, 0).  Nothing in this depends on the number of rows, on threads, on which
  * rows share a block, or on whether K and V lie in blocks or in the draft scratch.  Masked positions are never
@@ -56,13 +57,19 @@ static inline size_t attention_columns_bytes(int d_head)
     return (size_t)((d_head + 31) / 32) * 32 * ATTENTION_COLUMNS * sizeof(float);
 }
 
+/* Whether both types are F16: such a cache may be attended as it is, all others are widened to f32 first. */
+static inline bool attention_is_f16(const enum quant_type type[2])
+{
+    return type[KV_K] == QUANT_F16 && type[KV_V] == QUANT_F16;
+}
+
 /* K and V of one segment and kv head, of which the first n_pos positions count. */
 struct attention_load {
-    enum quant_type type; /* of the cache: F32, F16 or Q8_0 */
+    enum quant_type type[2]; /* of K and of V in the cache */
     int d_head, n_pos;
     const void *k, *v;              /* [KV_BLOCK][d_head] */
     const uint8_t *next_k, *next_v; /* of the segment that follows, to prefetch; or k and v again */
-    size_t bytes;                   /* of k, and of v */
+    size_t bytes;                   /* of k or of v, whichever is more: to prefetch */
     void *kt, *vt;                  /* scratch of attention_tile_bytes(d_head) each, 64-byte aligned */
     void *work;                     /* scratch of ATTENTION_WORK_BYTES, 64-byte aligned */
 };
@@ -95,7 +102,7 @@ struct cpu_attention {
     /* Before the first and after the last call of a thread; or NULL. */
     void (*begin)(void);
     void (*end)(void);
-    /* For an F16 cache: prepared [attention_columns_bytes], 64-byte aligned, from n <= ATTENTION_COLUMNS queries;
+    /* Where attention_is_f16: prepared [attention_columns_bytes], 64-byte aligned, from n <= ATTENTION_COLUMNS queries;
      * queries 16 i .. make columns i.  Or NULL: queries are taken as they are. */
     void (*prepare)(const float *const *q, int n, int d_head, void *prepared);
     /* Sets s->type, kt, v and v_stride: values unchanged, laid out and typed as `segment` likes them. */

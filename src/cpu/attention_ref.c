@@ -11,13 +11,14 @@
 
 static void load(const struct attention_load *a, struct attention_segment *s)
 {
-    const struct quant_info *type = quant_info_of(a->type);
+    const struct quant_info *type[2] = {quant_info_of(a->type[KV_K]), quant_info_of(a->type[KV_V])};
     float *kt = a->kt, *vt = a->vt, k[ATTENTION_MAX_D_HEAD];
     size_t d_head = (size_t)a->d_head, padded = (size_t)attention_padded(a->d_head);
-    size_t bytes = d_head / type->block_elems * type->block_bytes;
+    size_t k_bytes = d_head / type[KV_K]->block_elems * type[KV_K]->block_bytes;
+    size_t v_bytes = d_head / type[KV_V]->block_elems * type[KV_V]->block_bytes;
     for (size_t j = 0; j < (size_t)a->n_pos; j++) {
-        type->dequantize((const uint8_t *)a->k + j * bytes, k, d_head);
-        type->dequantize((const uint8_t *)a->v + j * bytes, vt + j * padded, d_head);
+        type[KV_K]->dequantize((const uint8_t *)a->k + j * k_bytes, k, d_head);
+        type[KV_V]->dequantize((const uint8_t *)a->v + j * v_bytes, vt + j * padded, d_head);
         for (size_t d = 0; d < d_head; d++) kt[d * KV_BLOCK + j] = k[d];
     }
     s->type = QUANT_F32;

@@ -12,6 +12,8 @@
 #ifndef LUTRA_CPU_ATTENTION_TMPL_H
 #define LUTRA_CPU_ATTENTION_TMPL_H
 
+#include <string.h>
+
 #include "base/f16.h"
 #include "cpu/attention.h"
 
@@ -33,15 +35,56 @@ LUTRA_INLINE vec load_cache_part(enum quant_type type, const void *p, size_t i, 
     return type == QUANT_F16 ? vec_load_f16_part((const uint16_t *)p + i, n) : vec_load_part((const float *)p + i, n);
 }
 
+/* The codes of 32 elements, and their scale and offset: an element is code * d + m, one rounding in all. */
+LUTRA_INLINE void unpack_small(enum quant_type type, const uint8_t *block, int8_t code[32], float *d, float *m)
+{
+    const uint8_t *qs = block + (type == QUANT_Q4_0 ? 2 : type == QUANT_Q4_1 ? 4 : 6);
+    int middle = type == QUANT_Q4_0 ? 8 : type == QUANT_Q5_0 ? 16 : 0;
+    uint16_t half[2];
+    uint32_t high = 0;
+    memcpy(half, block, sizeof half);
+    if (type == QUANT_Q5_0) memcpy(&high, block + 2, sizeof high);
+    *d = f16_to_f32(half[0]);
+    *m = type == QUANT_Q4_1 ? f16_to_f32(half[1]) : 0;
+    for (int i = 0; i < 16; i++) {
+        int low = qs[i] & 15, up = qs[i] >> 4;
+        if (type == QUANT_Q5_0) low |= (int)(high >> i & 1) << 4, up |= (int)(high >> (i + 16) & 1) << 4;
+        code[i] = (int8_t)(low - middle);
+        code[i + 16] = (int8_t)(up - middle);
+    }
+}
+
+/* Vectors of a small type as f32, [n_pos][d_head]. */
+LUTRA_INLINE void expand_small(enum quant_type type, size_t block_bytes, const void *from, size_t n, float *to)
+{
+    const uint8_t *block = from;
+    for (size_t i = 0; i < n; i += 32, block += block_bytes) {
+        int8_t code[32];
+        float d, m;
+        unpack_small(type, block, code, &d, &m);
+        for (int k = 0; k < 32; k += VEC)
+            vec_store(to + i + k, vec_fma(vec_load_i8(code + k), vec_set1(d), vec_set1(m)));
+    }
+}
+
+static LUTRA_NOINLINE void expand_to_f32(enum quant_type type, const void *from, size_t n, float *to)
+{
+    switch (type) {
+    case QUANT_Q4_0: expand_small(QUANT_Q4_0, sizeof(struct quant_q4_0), from, n, to); return;
+    case QUANT_Q4_1: expand_small(QUANT_Q4_1, sizeof(struct quant_q4_1), from, n, to); return;
+    default: expand_small(QUANT_Q5_0, sizeof(struct quant_q5_0), from, n, to); return;
+    }
+}
+
 /* K as f32, transposed: VEC keys x VEC elements at a time, and a last half tile where so few elements are left. */
-LUTRA_INLINE void transpose_to_f32(const struct attention_load *a, const enum quant_type type)
+LUTRA_INLINE void transpose_to_f32(const struct attention_load *a, const void *k, const enum quant_type type)
 {
     for (int key = 0; key < a->n_pos; key += VEC) {
         for (int d = 0; d < a->d_head; d += VEC) {
             vec r[VEC];
             int n = a->d_head - d < VEC ? a->d_head - d : VEC;
             float *to = (float *)a->kt + d * KV_BLOCK + key;
-            for (int i = 0; i < VEC; i++) r[i] = load_cache_part(type, a->k, (size_t)((key + i) * a->d_head + d), n);
+            for (int i = 0; i < VEC; i++) r[i] = load_cache_part(type, k, (size_t)((key + i) * a->d_head + d), n);
             vec_transpose(r);
             for (int i = 0; i < 8; i++) vec_store(to + i * KV_BLOCK, r[i]);
             if (n > 8) {
@@ -66,21 +109,28 @@ LUTRA_INLINE void widen_to_f32(const struct attention_load *a, const enum quant_
 static LUTRA_NOINLINE void load_as_f32(const struct attention_load *a, struct attention_segment *s)
 {
     size_t padded = (size_t)attention_padded(a->d_head);
+    size_t n = (size_t)a->n_pos * (size_t)a->d_head;
     bool whole = padded == (size_t)a->d_head;
     s->type = QUANT_F32;
     s->kt = a->kt;
     s->v = a->vt;
     s->v_stride = padded;
-    if (a->type == QUANT_F16) {
-        transpose_to_f32(a, QUANT_F16);
-        widen_to_f32(a, QUANT_F16);
-    } else if (a->type == QUANT_Q8_0) {
-        transpose_to_f32(a, QUANT_Q8_0);
-        widen_to_f32(a, QUANT_Q8_0);
-    } else {
-        transpose_to_f32(a, QUANT_F32);
+    switch (a->type[KV_K]) {
+    case QUANT_F16: transpose_to_f32(a, a->k, QUANT_F16); break;
+    case QUANT_F32: transpose_to_f32(a, a->k, QUANT_F32); break;
+    case QUANT_Q8_0: transpose_to_f32(a, a->k, QUANT_Q8_0); break;
+    default:
+        expand_to_f32(a->type[KV_K], a->k, n, a->vt); /* where V comes behind */
+        transpose_to_f32(a, a->vt, QUANT_F32);
+    }
+    switch (a->type[KV_V]) {
+    case QUANT_F16: widen_to_f32(a, QUANT_F16); break;
+    case QUANT_F32:
         if (whole) s->v = a->v;
         if (!whole) widen_to_f32(a, QUANT_F32);
+        break;
+    case QUANT_Q8_0: widen_to_f32(a, QUANT_Q8_0); break;
+    default: expand_to_f32(a->type[KV_V], a->v, n, a->vt);
     }
 }
 

@@ -133,10 +133,10 @@ static void store_vectors(const struct worker *w, const struct instr *in, enum k
     int first = (int)(in->columns.first / l->d_head), end = first + (int)(in->columns.n / l->d_head);
     for (int h = first; h < end; h++, x += l->d_head) {
         void *to = kv_slot_at(kv, op->layer, side, h, row);
-        if (kv->type == QUANT_F16) {
+        if (kv->type[side] == QUANT_F16) {
             w->run->device->kernels.f32_to_f16(x, (size_t)l->d_head, to);
         } else {
-            quant_info_of(kv->type)->quantize(x, to, (size_t)l->d_head);
+            kv_round(kv->type[side], x, to, l->d_head);
         }
     }
 }

@@ -51,7 +51,7 @@ static int check_windows(const lutra_session *s, struct lutra_error *err)
     return 0;
 }
 
-static int open_cache(lutra_session *s, enum quant_type type, struct lutra_error *err)
+static int open_cache(lutra_session *s, const enum quant_type *type, struct lutra_error *err)
 {
     struct device *d = s->cache_home = home_of(s, true);
     const struct op_list *list = model_ops(s->model->model);
@@ -170,7 +170,7 @@ static int reserve_plan(lutra_session *s, const struct plan *plan, struct lutra_
     return 0;
 }
 
-int memory_open(lutra_session *s, enum quant_type type, struct lutra_error *err)
+int memory_open(lutra_session *s, const enum quant_type *type, struct lutra_error *err)
 {
     TRY(check_windows(s, err));
     TRY(reserve(s, s->model->runtime->devices.cpu, err)); /* it stands behind all others */

@@ -494,7 +494,8 @@ void lutra_model_info_get(const lutra_model *m, struct lutra_model_info *info, s
         all.n_param = model_n_param(m->model);
         for (int i = 0; i < model_n_weight(m->model); i++)
             if (model_weight(m->model, i)->packed_bytes) all.packed_bytes += model_weight(m->model, i)->tensor.bytes;
-        all.cache_bytes_per_token = kv_token_bytes(QUANT_F16, model_ops(m->model)->layer, model_ops(m->model)->n_layer);
+        static const enum quant_type f16[2] = {QUANT_F16, QUANT_F16};
+        all.cache_bytes_per_token = kv_token_bytes(f16, model_ops(m->model)->layer, model_ops(m->model)->n_layer);
     }
     settings_fill(info, size, &all);
 }

@@ -23,7 +23,7 @@ enum { ROWS_MOST = 8192 /* of a pass */ };
 
 /* What the caller left open follows from the model and from the memory there is. */
 static int choose_sizes(
-    lutra_session *s, const struct lutra_session_settings *set, enum quant_type type, struct lutra_error *err)
+    lutra_session *s, const struct lutra_session_settings *set, const enum quant_type *type, struct lutra_error *err)
 {
     const struct hparams *hp = model_hparams(s->model->model);
     const struct op_list *list = model_ops(s->model->model);
@@ -66,14 +66,40 @@ static int choose_sizes(
     return 0;
 }
 
-/* Whether heads are whole blocks of the cache's type. */
-static int check_heads(const struct op_list *list, enum quant_type type, struct lutra_error *err)
+/* Types of the cache, in the order of their bits. */
+static const struct {
+    const char *name;
+    enum quant_type type;
+} cache_types[] = {{"f32", QUANT_F32}, {"f16", QUANT_F16}, {"q8_0", QUANT_Q8_0}, {"q5_0", QUANT_Q5_0},
+    {"q4_1", QUANT_Q4_1}, {"q4_0", QUANT_Q4_0}};
+
+/* One side's type, whose whole blocks every head is. */
+static int read_cache_type(const struct op_list *list, const char *name, enum quant_type *type, struct lutra_error *err)
 {
-    for (int i = 0; i < list->n_layer && type == QUANT_Q8_0; i++)
-        if (list->layer[i].d_head % 32)
+    size_t i = 0, n = sizeof cache_types / sizeof *cache_types;
+    while (i < n && strcmp(name, cache_types[i].name) != 0) i++;
+    if (i == n)
+        return lutra_fail(err, LUTRA_E_UNSUPPORTED,
+            "cache type '%s' is not implemented (f32, f16, q8_0, q5_0, q4_1, q4_0 are)", name);
+    *type = cache_types[i].type;
+    size_t bytes;
+    for (i = 0; i < (size_t)list->n_layer; i++)
+        if (list->layer[i].cache == (int)i && quant_row_bytes(*type, list->layer[i].d_head, &bytes) < 0)
             return lutra_fail(err, LUTRA_E_UNSUPPORTED,
-                "a cache of q8_0 needs heads of whole blocks of 32; this model's have %d elements",
+                "a cache of %s needs heads of whole blocks of 32; this model's have %d elements", name,
                 list->layer[i].d_head);
+    return 0;
+}
+
+static int check_cache(const struct plan *plan, const enum quant_type *type, struct lutra_error *err)
+{
+    enum device_cache can = plan_caps(plan).cache;
+    bool alike = type[KV_K] == type[KV_V] && !kv_is_rotated(type[KV_K]);
+    if (can == DEVICE_CACHE_F16 && !(alike && type[KV_K] == QUANT_F16))
+        return lutra_fail(err, LUTRA_E_UNSUPPORTED, "device '%s' needs a cache of f16", plan->device[0]->name);
+    if (can == DEVICE_CACHE_ALIKE && !alike)
+        return lutra_fail(err, LUTRA_E_UNSUPPORTED, "device '%s' needs keys and values of one type, f16, f32 or q8_0",
+            plan->device[0]->name);
     return 0;
 }
 
@@ -94,15 +120,9 @@ static int check_settings(const struct lutra_session_settings *set, const struct
     if (set->n_cache < 0 || set->n_cache > CACHE_MOST)
         return lutra_fail(
             err, LUTRA_E_ARGUMENT, "n_cache is %lld, outside 0..%lld", (long long)set->n_cache, (long long)CACHE_MOST);
-    const char *name = set->cache_type ? set->cache_type : "f16";
-    static const enum quant_type types[] = {QUANT_F16, QUANT_F32, QUANT_Q8_0};
-    static const char *const names[] = {"f16", "f32", "q8_0"};
-    for (size_t i = 0; i < sizeof types / sizeof *types; i++) {
-        if (strcmp(name, names[i]) != 0) continue;
-        *type = types[i];
-        return check_heads(list, *type, err);
-    }
-    return lutra_fail(err, LUTRA_E_UNSUPPORTED, "cache type '%s' is not implemented (f16, f32, q8_0 are)", name);
+    const char *k = set->cache_type ? set->cache_type : "f16", *v = set->cache_type_v ? set->cache_type_v : k;
+    TRY(read_cache_type(list, k, &type[KV_K], err));
+    return read_cache_type(list, v, &type[KV_V], err);
 }
 
 /* ---- memory ---- */
@@ -275,9 +295,9 @@ static int fit_encoder(lutra_session *s, int most_rows, struct lutra_error *err)
 
 static int open_all(lutra_session *s, const struct lutra_session_settings *set, struct lutra_error *err)
 {
-    enum quant_type type = QUANT_F16;
+    enum quant_type type[2];
     if (!s->model->plan.n_piece) return lutra_fail(err, LUTRA_E_UNSUPPORTED, "no devices are left for the model");
-    TRY(check_settings(set, model_ops(s->model->model), &type, err));
+    TRY(check_settings(set, model_ops(s->model->model), type, err));
     s->n_seq = set->n_seq;
     s->n_queue = set->n_queue;
     s->free_windows = set->free_windows;
@@ -285,8 +305,7 @@ static int open_all(lutra_session *s, const struct lutra_session_settings *set, 
     s->prompt_us = set->prompt_us;
     TRY(choose_sizes(s, set, type, err));
     struct device_caps caps = plan_caps(&s->model->plan);
-    if (caps.f16_cache && type != QUANT_F16)
-        return lutra_fail(err, LUTRA_E_UNSUPPORTED, "device '%s' needs a cache of f16", s->model->plan.device[0]->name);
+    TRY(check_cache(&s->model->plan, type, err));
     s->n_batch = set->n_batch < caps.max_rows ? set->n_batch : caps.max_rows;
     int n_draft = set->n_draft ? set->n_draft : 64, n_want = s->n_seq + set->n_draft;
     s->n_draft = n_draft < s->n_batch ? n_draft : s->n_batch;

@@ -127,7 +127,7 @@ struct lutra_session {
 };
 
 /* memory.c: the session's values and cache, where the model's plan needs them.  With the turn. */
-int memory_open(lutra_session *s, enum quant_type type, struct lutra_error *err);
+int memory_open(lutra_session *s, const enum quant_type *type, struct lutra_error *err);
 /* The same for devices that the plan has now and had not before.  With the turn. */
 int memory_follow(lutra_session *s, struct lutra_error *err);
 /* Takes the turn. */

@@ -180,7 +180,7 @@ static int find_cache(const struct program *p, int layer, struct cache *out, str
     const struct gpu_buffer *pool = gpu_buffer_of(p->d, kv->pool);
     const struct gpu_buffer *draft = kv->n_draft ? gpu_buffer_of(p->d, kv->draft) : pool;
     size_t pool_bytes = (size_t)kv->n_block * l->block_bytes;
-    size_t draft_bytes = 2 * (size_t)l->n_kv_head * (size_t)kv->n_draft * l->vec_bytes;
+    size_t draft_bytes = 2 * (size_t)l->n_kv_head * (size_t)kv->n_draft * l->vec_bytes[KV_K];
     if (!pool || !draft)
         return lutra_fail(err, LUTRA_E_INTERNAL, "vulkan: the cache of layer %d is in no memory of the GPU", layer);
     if (l->near) return lutra_fail(err, LUTRA_E_UNSUPPORTED, "vulkan: layer %d: windows that are freed", layer);
@@ -189,8 +189,8 @@ static int find_cache(const struct program *p, int layer, struct cache *out, str
     *out = (struct cache){.pool = pool->address + (uint64_t)(kv->pool - pool->host) + l->pool,
         .draft = kv->n_draft ? draft->address + (uint64_t)(kv->draft - draft->host) + l->draft : 0,
         .rows = p->tables.kv_rows,
-        .vec_bytes = (uint32_t)l->vec_bytes,
-        .side_bytes = (uint32_t)l->side_bytes,
+        .vec_bytes = (uint32_t)l->vec_bytes[KV_K],
+        .side_bytes = (uint32_t)l->side_bytes[KV_K],
         .block_bytes = (uint32_t)l->block_bytes,
         .n_draft = (uint32_t)kv->n_draft,
         .n_kv_head = (uint32_t)l->n_kv_head};
@@ -201,7 +201,7 @@ static int run_kv_append(struct program *p, const struct op *op, struct lutra_er
 {
     static const uint32_t unit[] = {1, 2, QUANT_BLOCK};
     const struct kv_view *kv = p->s->step->kv;
-    uint32_t variant = cache_variant(kv->type), rows = rows_of(p->s, op->in[0]);
+    uint32_t variant = cache_variant(kv->type[KV_K]), rows = rows_of(p->s, op->in[0]);
     struct {
         struct cache cache;
         uint64_t k, v;
@@ -243,7 +243,7 @@ static int run_attention(struct program *p, const struct op *op, struct lutra_er
         .scale = a->scale,
         .softcap = a->softcap};
     TRY(find_cache(p, op->layer, &push.cache, err));
-    return run(p, GPU_ATTENTION, cache_variant(p->s->step->kv->type), &push, sizeof push, push.n_head,
+    return run(p, GPU_ATTENTION, cache_variant(p->s->step->kv->type[KV_K]), &push, sizeof push, push.n_head,
         rows_of(p->s, op->in[0]), attention_mac(p->s->step, a), err);
 }
 

@@ -37,11 +37,17 @@ static void size_near(const struct kv_settings *s, struct sizes *z)
     z->n_near = z->window == 0 ? 0 : n < s->n_block ? (int32_t)n : s->n_block;
 }
 
+/* Slots of the draft scratch: an even number, so that vectors of f32 are aligned behind others. */
+static size_t draft_slots(const struct kv_settings *s)
+{
+    return ((size_t)s->n_draft + 1) & ~(size_t)1;
+}
+
 /* Lays the layers out; out: [n_layer], or NULL for the sizes alone.  False: the settings make no sense or overflow. */
 static bool lay_out(const struct kv_settings *s, struct sizes *z, struct kv_layer *out)
 {
     *z = (struct sizes){0};
-    if (s->type != QUANT_F32 && s->type != QUANT_F16 && s->type != QUANT_Q8_0) return false;
+    if (!kv_is_type(s->type[KV_K]) || !kv_is_type(s->type[KV_V])) return false;
     if (s->n_layer < 1 || s->n_block < 1 || s->n_draft < 0) return false;
     size_near(s, z);
     for (int i = 0; i < s->n_layer; i++) {
@@ -52,13 +58,16 @@ static bool lay_out(const struct kv_settings *s, struct sizes *z, struct kv_laye
             if (out) out[i] = l->cache < 0 ? (struct kv_layer){.cache = -1} : out[l->cache];
             continue;
         }
-        if (l->n_kv_head < 1 || l->d_head < 1 || quant_row_bytes(s->type, l->d_head, &at.vec_bytes) < 0) return false;
+        if (l->n_kv_head < 1 || l->d_head < 1) return false;
+        for (int side = KV_K; side <= KV_V; side++) {
+            if (quant_row_bytes(s->type[side], l->d_head, &at.vec_bytes[side]) < 0) return false;
+            at.side_bytes[side] = at.vec_bytes[side] * (size_t)l->n_kv_head * KV_BLOCK;
+        }
         size_t both, *each = &z->each[at.near];
-        if (LUTRA_MUL_OVERFLOWS(at.vec_bytes * 2, (size_t)l->n_kv_head, &both)) return false;
-        at.side_bytes = both / 2 * KV_BLOCK;
+        if (LUTRA_MUL_OVERFLOWS(at.vec_bytes[KV_K] + at.vec_bytes[KV_V], (size_t)l->n_kv_head, &both)) return false;
         at.block_bytes = both * KV_BLOCK;
         at.pool = *each * KV_BLOCK * (s->by_block ? 1 : (size_t)(at.near ? z->n_near : s->n_block));
-        at.draft = (z->each[0] + z->each[1]) * (size_t)s->n_draft;
+        at.draft = (z->each[0] + z->each[1]) * draft_slots(s);
         if (out) out[i] = at;
         if (LUTRA_ADD_OVERFLOWS(*each, both, each)) return false;
     }
@@ -71,7 +80,7 @@ static bool lay_out(const struct kv_settings *s, struct sizes *z, struct kv_laye
         if (out[i].cache >= 0 && out[i].cache != i) out[i] = out[out[i].cache];
     }
     if (LUTRA_ADD_OVERFLOWS(z->pool, near, &z->pool) || LUTRA_ADD_OVERFLOWS(z->each[0], z->each[1], &all)) return false;
-    if (LUTRA_MUL_OVERFLOWS(all, (size_t)s->n_draft, &z->draft)) return false;
+    if (LUTRA_MUL_OVERFLOWS(all, draft_slots(s), &z->draft)) return false;
     return !LUTRA_ADD_OVERFLOWS(z->pool, z->draft, &z->sum);
 }
 
@@ -81,10 +90,10 @@ size_t kv_bytes(const struct kv_settings *s)
     return lay_out(s, &z, NULL) ? z.sum : 0;
 }
 
-size_t kv_token_bytes(enum quant_type type, const struct op_layer *layer, int n_layer)
+size_t kv_token_bytes(const enum quant_type *type, const struct op_layer *layer, int n_layer)
 {
     struct sizes z;
-    struct kv_settings one = {.type = type, .layer = layer, .n_layer = n_layer, .n_block = 1};
+    struct kv_settings one = {.type = {type[KV_K], type[KV_V]}, .layer = layer, .n_layer = n_layer, .n_block = 1};
     return lay_out(&one, &z, NULL) ? z.each[0] : 0;
 }
 
@@ -162,10 +171,10 @@ int kv_open(
     }
     lay_out(settings, &z, kv->layer);
     kv->set.layer = NULL;
-    kv->shape = (struct kv_view){.type = settings->type,
+    kv->shape = (struct kv_view){.type = {settings->type[KV_K], settings->type[KV_V]},
         .n_layer = settings->n_layer,
         .n_block = settings->n_block,
-        .n_draft = settings->n_draft,
+        .n_draft = (int)draft_slots(settings),
         .layer = kv->layer,
         .near_block = kv->window ? kv->near_block : NULL,
         .pool = memory->host,
@@ -570,7 +579,8 @@ static void copy_block(struct kv_cache *kv, int32_t to, int32_t from)
     const struct kv_view *v = &kv->shape;
     for (int layer = 0; layer < v->n_layer; layer++)
         if (kv_owns(v, layer)) /* K and V lie together */
-            memcpy(kv_block_at(v, layer, KV_K, to), kv_block_at(v, layer, KV_K, from), 2 * v->layer[layer].side_bytes);
+            memcpy(kv_block_at(v, layer, KV_K, to), kv_block_at(v, layer, KV_K, from),
+                v->layer[layer].side_bytes[KV_K] + v->layer[layer].side_bytes[KV_V]);
     kv->host_wrote[to] = 1;
     kv->copied_blocks++;
 }

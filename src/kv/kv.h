@@ -42,7 +42,7 @@ enum { KV_SLACK = 64 };
 enum { KV_STATES_LEAST = 5 };
 
 struct kv_settings {
-    enum quant_type type;         /* F16, F32, or Q8_0 when every d_head is a multiple of 32 */
+    enum quant_type type[2];      /* of K and of V: kv_is_type (ops/kv_view.h) */
     const struct op_layer *layer; /* [n_layer], of a list that op_list_check accepts; only read when opening */
     int n_layer;
     int n_ctx;         /* longest sequence */
@@ -60,15 +60,15 @@ struct kv_settings {
 /* Sequences beside those of n_seq samples and their prompts. */
 enum { KV_SPARE = 4 };
 
-/* Settings for n_seq samples, their prompts and KV_SPARE more, in n_block blocks: all but order and memory. */
-struct kv_settings kv_settings_for(const struct op_list *list, enum quant_type type, int n_ctx, int64_t n_block,
+/* Settings of types [2] for n_seq samples, their prompts and KV_SPARE more, in n_block blocks: not order and memory. */
+struct kv_settings kv_settings_for(const struct op_list *list, const enum quant_type *type, int n_ctx, int64_t n_block,
     int n_seq, int n_row, int n_draft, bool free_windows);
 
 /* Bytes of K/V memory (pool and draft scratch) that kv_open wants in its buffer; 0 on overflow. */
 size_t kv_bytes(const struct kv_settings *settings);
 
-/* Bytes of one position in all layers; 0: heads of a layer are no whole blocks of the type, or it overflows. */
-size_t kv_token_bytes(enum quant_type type, const struct op_layer *layer, int n_layer);
+/* Bytes of one position in all layers, types [2]; 0: heads of a layer are no whole blocks of one, or it overflows. */
+size_t kv_token_bytes(const enum quant_type *type, const struct op_layer *layer, int n_layer);
 
 /* The same of settings, but for layers whose windows are freed: *fixed is what those take at most, however many blocks
  * there are. */

@@ -12,10 +12,10 @@ static int n_states(struct kv_settings kv, int n_seq)
     return 1 + 2 * (n_seq + 2) + (spare < FEWEST ? FEWEST : spare > MOST ? MOST : (int)spare);
 }
 
-struct kv_settings kv_settings_for(const struct op_list *list, enum quant_type type, int n_ctx, int64_t n_block,
+struct kv_settings kv_settings_for(const struct op_list *list, const enum quant_type *type, int n_ctx, int64_t n_block,
     int n_seq, int n_row, int n_draft, bool free_windows)
 {
-    struct kv_settings kv = {.type = type,
+    struct kv_settings kv = {.type = {type[KV_K], type[KV_V]},
         .layer = list->layer,
         .n_layer = list->n_layer,
         .n_ctx = n_ctx,

@@ -160,16 +160,17 @@ void kv_step_end(struct kv_cache *kv, const struct batch *batch, bool ok)
 static void commit_layer(const struct kv_cache *kv, const struct kv_seq *s, const struct kv_row *row, int layer)
 {
     const struct kv_view *v = &kv->shape;
-    size_t vec = v->layer[layer].vec_bytes;
     int32_t pos = row->n_paged + row->n_path;
     for (int32_t left = row->n_path; left > 0; left--) {
         pos--;
-        for (int side = KV_K; side <= KV_V; side++)
+        for (int side = KV_K; side <= KV_V; side++) {
+            size_t vec = v->layer[layer].vec_bytes[side];
             for (int head = 0; head < v->layer[layer].n_kv_head; head++) {
                 uint8_t *to = kv_block_at(v, layer, side, s->table[pos / KV_BLOCK]);
                 memcpy(to + ((size_t)head * KV_BLOCK + pos % KV_BLOCK) * vec,
                     kv_draft_at(v, layer, side, head) + (size_t)row->slot * vec, vec);
             }
+        }
         if (left > 1) row = &kv->row[row->up]; /* above the first draft there may be no row */
     }
 }
@@ -230,7 +231,7 @@ uint64_t kv_view_read_bytes(const struct kv_view *v, int n_row)
     for (int i = 0, window = 0; i < v->n_layer; i++) {
         const struct kv_layer *l = &v->layer[i];
         if (l->window > 0 && l->window != window) near = read_positions(v, n_row, window = l->window);
-        sum += (l->window > 0 ? near : all) * 2 * l->side_bytes / KV_BLOCK;
+        sum += (l->window > 0 ? near : all) * (l->side_bytes[KV_K] + l->side_bytes[KV_V]) / KV_BLOCK;
     }
     return sum;
 }

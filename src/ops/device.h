@@ -128,15 +128,18 @@ struct device_peaks {
     double stream_gbs;          /* GB/s read from memory */
 };
 
+/* What K and V may be: each any type of a cache; both F16, F32 or Q8_0; both F16. */
+enum device_cache { DEVICE_CACHE_ANY, DEVICE_CACHE_ALIKE, DEVICE_CACHE_F16 };
+
 struct device_caps {
     int max_rows;        /* rows of one step */
     int flat_rows;       /* rows up to which a step costs about the same as one, with weights of Q4_0: `underutilized`
                             counts to this */
     size_t memory_bytes; /* budget for packed weights; 0 = host memory */
-    bool f16_cache;      /* K and V must be F16 */
-    bool async;          /* submit returns before the segment is over */
-    float speed;         /* of operations that are cut between devices with the same weights; 0: it takes no part */
-    uint32_t shares;     /* set of 1 << enum op_kind: that it computes parts of, beside OP_MATMUL and gates */
+    enum device_cache cache;
+    bool async;      /* submit returns before the segment is over */
+    float speed;     /* of operations that are cut between devices with the same weights; 0: it takes no part */
+    uint32_t shares; /* set of 1 << enum op_kind: that it computes parts of, beside OP_MATMUL and gates */
 };
 
 /* What every device has. */

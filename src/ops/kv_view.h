@@ -42,8 +42,28 @@
 
 #include "quant/formats.h"
 
-enum { KV_BLOCK = 64 };
+enum { KV_BLOCK = 64, KV_MOST_D_HEAD = 512 };
 enum kv_side { KV_K, KV_V };
+
+/* Vectors of small types are rotated before they are rounded, so that an element much larger than the others does not
+ * take the codes of its 32. */
+static inline bool kv_is_rotated(enum quant_type type)
+{
+    return type == QUANT_Q4_0 || type == QUANT_Q4_1 || type == QUANT_Q5_0;
+}
+
+static inline bool kv_is_type(enum quant_type type)
+{
+    return type == QUANT_F16 || type == QUANT_F32 || type == QUANT_Q8_0 || kv_is_rotated(type);
+}
+
+/* x [d_head] in place, in stretches of the largest power of two that divides d_head: the Walsh-Hadamard transform over
+ * the root of its length.  It is its own inverse and keeps dot products.  One order of sums: the same bits. */
+void kv_rotate(float *x, int d_head);
+
+/* One vector as a cache of this type holds it: rotated, if the type is, and rounded.  d_head at most KV_MOST_D_HEAD
+ * where it is rotated. */
+void kv_round(enum quant_type type, const float *x, void *to, int d_head);
 
 struct kv_row {
     int32_t n_paged; /* positions read from blocks */
@@ -75,11 +95,11 @@ struct kv_layer {
     int window; /* op_layer's */
     bool near;  /* the layer uses the sliding-window pool: block b is stored at near_block[b] */
     int n_kv_head, d_head;
-    size_t vec_bytes;   /* one [d_head] vector */
-    size_t side_bytes;  /* K or V of a block: n_kv_head * KV_BLOCK vectors */
-    size_t pool;        /* in kv_view.pool: K of block 0 */
-    size_t block_bytes; /* from a block to the next */
-    size_t draft;       /* in kv_view.draft: K of head 0 */
+    size_t vec_bytes[2];  /* of K and of V: one [d_head] vector */
+    size_t side_bytes[2]; /* of a block: n_kv_head * KV_BLOCK vectors */
+    size_t pool;          /* in kv_view.pool: K of block 0 */
+    size_t block_bytes;   /* from a block to the next */
+    size_t draft;         /* in kv_view.draft: K of head 0 */
 };
 
 /* The tokens of one sequence that a pass evaluates, in order: first `n_replay` drafts that were accepted behind an
@@ -118,7 +138,7 @@ struct kv_states {
 };
 
 struct kv_view {
-    enum quant_type type; /* F32, F16 or Q8_0; d_head is whole blocks of it */
+    enum quant_type type[2]; /* of K and of V: kv_is_type; d_head is whole blocks of it */
     int n_layer, n_block, n_draft;
     const struct kv_layer *layer; /* [n_layer] */
     const int32_t *near_block;    /* [n_block] of layers that are `near`; -1: freed.  NULL: no layer is */
@@ -168,21 +188,22 @@ static inline uint8_t *kv_block_at(const struct kv_view *v, int layer, enum kv_s
 {
     const struct kv_layer *l = &v->layer[layer];
     if (l->near) block = v->near_block[block] > 0 ? v->near_block[block] : 0;
-    return v->pool + l->pool + (size_t)block * l->block_bytes + side * l->side_bytes;
+    return v->pool + l->pool + (size_t)block * l->block_bytes + (side == KV_V ? l->side_bytes[KV_K] : 0);
 }
 
 /* [n_draft][d_head] of one layer, side and head. */
 static inline uint8_t *kv_draft_at(const struct kv_view *v, int layer, enum kv_side side, int head)
 {
     const struct kv_layer *l = &v->layer[layer];
-    return v->draft + l->draft + ((size_t)side * l->n_kv_head + head) * v->n_draft * l->vec_bytes;
+    size_t before = side == KV_V ? (size_t)l->n_kv_head * v->n_draft * l->vec_bytes[KV_K] : 0;
+    return v->draft + l->draft + before + (size_t)head * v->n_draft * l->vec_bytes[side];
 }
 
 /* Where a row's own K or V vector of one head goes. */
 static inline uint8_t *kv_slot_at(const struct kv_view *v, int layer, enum kv_side side, int head, int row)
 {
     const struct kv_row *r = &v->row[row];
-    size_t bytes = v->layer[layer].vec_bytes;
+    size_t bytes = v->layer[layer].vec_bytes[side];
     if (r->block < 0) return kv_draft_at(v, layer, side, head) + r->slot * bytes;
     return kv_block_at(v, layer, side, r->block) + ((size_t)head * KV_BLOCK + r->slot) * bytes;
 }

@@ -342,7 +342,7 @@ struct device_caps plan_caps(const struct plan *plan)
         const struct device_caps *c = &plan->device[i]->caps;
         if (c->max_rows < caps.max_rows) caps.max_rows = c->max_rows;
         if (c->flat_rows < caps.flat_rows) caps.flat_rows = c->flat_rows;
-        caps.f16_cache |= c->f16_cache;
+        if (c->cache > caps.cache) caps.cache = c->cache;
     }
     return caps;
 }

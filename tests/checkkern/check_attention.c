@@ -5,7 +5,7 @@
  * Their speed: GMAC/s (scores and values), as a share of the measured f32 peak.
  *
  * Bound for unit-normal q, k and v at scale 1/sqrt(d_head): 3e-6 (6.4e-7 was the largest seen); of class bf16x3 4e-5
- * (1.3e-5 was the largest seen), and 3e-6 over F32 and Q8_0 caches.
+ * (1.3e-5 was the largest seen), and 3e-6 over all others.
  */
 #include <math.h>
 #include <stdio.h>
@@ -21,9 +21,9 @@ enum { SEGMENTS = 3, BENCH_SEGMENTS = 64 };
 
 /* Memory of a call: SEGMENTS blocks of K and V, queries and their states. */
 struct bench_set {
-    enum quant_type type;
+    enum quant_type type[2]; /* of K and V */
     int d_head, n_query;
-    size_t block_bytes, state_floats;
+    size_t block_bytes[2], state_floats;
     struct guarded k, v, kt, vt, work, p, q, prepared, state;
 };
 
@@ -37,13 +37,15 @@ static void fill_cache(struct guarded *g, enum quant_type type, uint64_t *seed)
     }
 }
 
-static struct bench_set open_set(enum quant_type type, int d_head, int n_query, int n_segment, uint64_t *seed)
+static struct bench_set open_set(
+    enum quant_type k, enum quant_type v, int d_head, int n_query, int n_segment, uint64_t *seed)
 {
-    struct bench_set s = {.type = type, .d_head = d_head, .n_query = n_query};
-    if (quant_row_bytes(type, (int64_t)KV_BLOCK * d_head, &s.block_bytes) < 0) exit(2);
+    struct bench_set s = {.type = {k, v}, .d_head = d_head, .n_query = n_query};
+    if (quant_row_bytes(k, (int64_t)KV_BLOCK * d_head, &s.block_bytes[KV_K]) < 0) exit(2);
+    if (quant_row_bytes(v, (int64_t)KV_BLOCK * d_head, &s.block_bytes[KV_V]) < 0) exit(2);
     s.state_floats = (size_t)(ATTENTION_STATE_O + attention_padded(d_head));
-    s.k = guard(s.block_bytes * (size_t)n_segment, 0);
-    s.v = guard(s.block_bytes * (size_t)n_segment, 0);
+    s.k = guard(s.block_bytes[KV_K] * (size_t)n_segment, 0);
+    s.v = guard(s.block_bytes[KV_V] * (size_t)n_segment, 0);
     s.kt = guard(attention_tile_bytes(d_head), 0xff);
     s.vt = guard(attention_tile_bytes(d_head), 0xff);
     s.work = guard(ATTENTION_WORK_BYTES, 0xff);
@@ -52,8 +54,8 @@ static struct bench_set open_set(enum quant_type type, int d_head, int n_query, 
     size_t columns = (size_t)(n_query + ATTENTION_COLUMNS - 1) / ATTENTION_COLUMNS;
     s.prepared = guard(columns * attention_columns_bytes(d_head), 0xff);
     s.state = guard((size_t)n_query * s.state_floats * 4, 0);
-    fill_cache(&s.k, type, seed);
-    fill_cache(&s.v, type, seed);
+    fill_cache(&s.k, k, seed);
+    fill_cache(&s.v, v, seed);
     fill_cache(&s.q, QUANT_F32, seed);
     return s;
 }
@@ -84,7 +86,7 @@ static const float *query_of(const struct bench_set *s, int r)
 
 static void prepare_queries(const struct cpu_attention *a, const struct bench_set *s)
 {
-    if (!a->prepare || s->type != QUANT_F16) return;
+    if (!a->prepare || !attention_is_f16(s->type)) return;
     for (int r = 0, n; r < s->n_query; r += n) {
         const float *q[ATTENTION_COLUMNS];
         n = s->n_query - r < ATTENTION_COLUMNS ? s->n_query - r : ATTENTION_COLUMNS;
@@ -113,11 +115,11 @@ static void reach_of(int r, int i, uint8_t *lo, uint8_t *hi)
 static void run_segment(
     const struct cpu_attention *a, const struct bench_set *s, int i, int first, int n, bool masked, float softcap)
 {
-    struct attention_load load = {.type = s->type,
+    struct attention_load load = {.type = {s->type[KV_K], s->type[KV_V]},
         .d_head = s->d_head,
         .n_pos = KV_BLOCK,
-        .k = s->k.data + (size_t)i * s->block_bytes,
-        .v = s->v.data + (size_t)i * s->block_bytes,
+        .k = s->k.data + (size_t)i * s->block_bytes[KV_K],
+        .v = s->v.data + (size_t)i * s->block_bytes[KV_V],
         .kt = s->kt.data,
         .vt = s->vt.data,
         .work = s->work.data};
@@ -166,12 +168,12 @@ static double worst_error(const struct bench_set *s, float softcap)
                 double score = 0;
                 for (int d = 0; d < s->d_head; d++) {
                     double q = (double)((float *)(void *)s->q.data)[r * s->d_head + d];
-                    score += q * read_at(&s->k, s->type, at + (size_t)d);
+                    score += q * read_at(&s->k, s->type[KV_K], at + (size_t)d);
                 }
                 score /= sqrt(s->d_head);
                 if (softcap != 0) score = (double)softcap * tanh(score / (double)softcap);
                 sum += exp(score);
-                for (int d = 0; d < s->d_head; d++) o[d] += exp(score) * read_at(&s->v, s->type, at + (size_t)d);
+                for (int d = 0; d < s->d_head; d++) o[d] += exp(score) * read_at(&s->v, s->type[KV_V], at + (size_t)d);
             }
         }
         const float *state = state_of(s, r);
@@ -183,14 +185,15 @@ static double worst_error(const struct bench_set *s, float softcap)
     return worst;
 }
 
-static void check_shape(
-    struct tally *t, const struct cpu_attention *a, enum quant_type type, int d_head, int n_query, uint64_t *seed)
+static void check_shape(struct tally *t, const struct cpu_attention *a, enum quant_type k, enum quant_type v,
+    int d_head, int n_query, uint64_t *seed)
 {
-    struct bench_set s = open_set(type, d_head, n_query, SEGMENTS, seed);
+    struct bench_set s = open_set(k, v, d_head, n_query, SEGMENTS, seed);
     float softcap = n_query % 3 == 2 ? 3.0f : 0.0f;
     start_states(a, &s);
     for (int i = 0; i < SEGMENTS; i++) run_segment(a, &s, i, 0, n_query, true, softcap);
-    double worst = worst_error(&s, softcap), bound = type != QUANT_F16 || !strcmp(a->numerics, "f32") ? 3e-6 : 4e-5;
+    double worst = worst_error(&s, softcap),
+           bound = !attention_is_f16(s.type) || !strcmp(a->numerics, "f32") ? 3e-6 : 4e-5;
     expect(t, a->name, worst <= bound, "d_head %d, %d queries: error %g", d_head, n_query, worst);
     float *together = malloc(s.state.bytes);
     if (!together) exit(2);
@@ -220,12 +223,15 @@ static void check_job(void *arg)
 {
     struct attention_job *j = arg;
     static const int sizes[] = {8, 16, 24, 40, 64, 80, 100, 128, 200, 256};
+    static const enum quant_type types[][2] = {{QUANT_F32, QUANT_F32}, {QUANT_F16, QUANT_F16}, {QUANT_F32, QUANT_F16},
+        {QUANT_Q8_0, QUANT_Q8_0}, {QUANT_Q4_0, QUANT_Q4_1}, {QUANT_Q5_0, QUANT_Q5_0}, {QUANT_Q4_0, QUANT_F16}};
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
         if (j->quick && i % 2 == 1 && i < 9) continue;
         for (int n = 1; n <= 14; n += n < 8 ? 1 : 6) {
-            check_shape(j->t, j->kernels, n & 1 ? QUANT_F16 : QUANT_F32, sizes[i], n, &j->seed);
-            check_shape(j->t, j->kernels, n & 1 ? QUANT_F32 : QUANT_F16, sizes[i], n, &j->seed);
-            if (sizes[i] % 32 == 0) check_shape(j->t, j->kernels, QUANT_Q8_0, sizes[i], n, &j->seed);
+            for (size_t k = 0; k < sizeof types / sizeof *types; k++) {
+                if ((types[k][0] != QUANT_F32 && types[k][0] != QUANT_F16) && sizes[i] % 32) continue;
+                check_shape(j->t, j->kernels, types[k][n & 1], types[k][!(n & 1)], sizes[i], n, &j->seed);
+            }
         }
     }
 }
@@ -271,7 +277,7 @@ void bench_attention(const struct cpu_kernels *k, const struct cpu_kernels *lowe
         if (!o->json) printf("%-20s f16 d_head %3d queries:", name, sizes[i]);
         for (size_t n = 0; n < sizeof queries / sizeof *queries; n++) {
             uint64_t seed = 3;
-            struct bench_set s = open_set(QUANT_F16, sizes[i], queries[n], BENCH_SEGMENTS, &seed);
+            struct bench_set s = open_set(QUANT_F16, QUANT_F16, sizes[i], queries[n], BENCH_SEGMENTS, &seed);
             double gmac = 2.0 * KV_BLOCK * sizes[i] * queries[n] / time_segment(&k->attention, &s) * 1e-9;
             if (o->json) {
                 printf("{\"kernel\":\"%s\",\"d_head\":%d,\"queries\":%d,\"gmac_s\":%.1f,\"peak\":%.3f}\n", name,

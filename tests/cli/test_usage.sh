@@ -41,7 +41,7 @@ words=$(bash -c '. "$0"; COMP_WORDS=(lutra qu); COMP_CWORD=1; _lutra; echo "${CO
 [ "$words" = quantize ] || fail "completion of qu gives '$words'"
 
 complete() { bash -c '. "$0"; shift 0; COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); _lutra; echo "${COMPREPLY[@]}"' "$WORK/out" "$@"; }
-[ "$(complete lutra run -ctk '')" = 'f16 f32 q8_0' ] || fail "values of -ctk: $(complete lutra run -ctk '')"
+[ "$(complete lutra run -ctk '')" = 'f16 f32 q8_0 q5_0 q4_1 q4_0' ] || fail "values of -ctk: $(complete lutra run -ctk '')"
 [ "$(complete lutra run --reasoning-format d)" = deepseek ] || fail 'values of --reasoning-format'
 [ "$(complete lutra rag s)" = 'search stats' ] || fail "rag's commands: $(complete lutra rag s)"
 "$LUTRA" --completion-fish >"$WORK/fish" && "$LUTRA" --completion-zsh >"$WORK/zsh" || fail 'completions'
@@ -76,9 +76,9 @@ expect_code 2 'out of range'
 expect_err 'from 0 to 1' 'out of range'
 lutra run --temp nan
 expect_code 2 'NaN'
-lutra run -ctk q4_0
+lutra run -ctk q4_k
 expect_code 2 'unknown choice'
-expect_err 'f16 f32 q8_0' 'unknown choice'
+expect_err 'f16 f32 q8_0 q5_0 q4_1 q4_0' 'unknown choice'
 lutra run -l 12
 expect_code 2 'bad bias'
 lutra run -cnv -no-cnv -m x

@@ -288,7 +288,7 @@ static void open_cache(struct cache *c, struct bench *b, int d_head)
     memset(c, 0, sizeof *c);
     c->at = bench_put(b, NULL, (uint32_t)(pool + draft));
     uint8_t *host = npu_sim_host(b->sim, c->at);
-    c->view = (struct kv_view){.type = QUANT_F16,
+    c->view = (struct kv_view){.type = {QUANT_F16, QUANT_F16},
         .n_layer = LAYERS,
         .n_block = BLOCKS,
         .n_draft = DRAFTS,
@@ -301,8 +301,8 @@ static void open_cache(struct cache *c, struct bench *b, int d_head)
         c->layer[i] = (struct kv_layer){.cache = i,
             .n_kv_head = KV_HEADS,
             .d_head = d_head,
-            .vec_bytes = each,
-            .side_bytes = KV_HEADS * KV_BLOCK * each,
+            .vec_bytes = {each, each},
+            .side_bytes = {KV_HEADS * KV_BLOCK * each, KV_HEADS * KV_BLOCK * each},
             .pool = (size_t)i * pool / LAYERS,
             .block_bytes = 2 * KV_HEADS * KV_BLOCK * each,
             .draft = (size_t)i * draft / LAYERS};

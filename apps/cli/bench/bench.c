@@ -16,8 +16,9 @@ static const struct option bench_table[] = {
     {"-t --threads", "THREADS", OPT_TEXT, AT(threads), "LIST", .help = "threads; 0 = the CPUs this process may use"},
     {"-b --batch-size -ub --ubatch-size", NULL, OPT_TEXT, AT(batch), "LIST", .help = "most rows of one forward pass"},
     {"-ctk --cache-type-k", NULL, OPT_TEXT, AT(cache_k), "LIST",
-        .help = "cache types: f16, f32, q8_0 (keys and values alike)"},
-    {"-ctv --cache-type-v", NULL, OPT_TEXT, AT(cache_v), "LIST", .help = "must name the same types as -ctk"},
+        .help = "types of cached keys: f16, f32, q8_0, q5_0, q4_1, q4_0"},
+    {"-ctv --cache-type-v", NULL, OPT_TEXT, AT(cache_v), "LIST",
+        .help = "types of cached values, each with each of -ctk; those of the keys, if not given"},
     {"-r --repetitions", NULL, OPT_INT, AT(reps), "N", .help = "repetitions of each test", .min = 1,
         .max = BENCH_REPS_MAX},
     {"--delay", NULL, OPT_INT, AT(delay_s), "N", .help = "seconds between tests", .min = 0, .max = 3600},
@@ -118,35 +119,31 @@ int bench_parse_values(const char *option, const char *text, int64_t min, struct
     return rc;
 }
 
+struct cache_types {
+    const char *name[BENCH_CACHE_TYPES];
+    int n;
+};
+
 struct grid {
     struct bench_values pp, tg, depth, threads, batch;
     int pg[OPTION_LIST_MAX][2];
     int n_pg;
-    const char *type[3];
-    int n_type;
+    struct cache_types k, v; /* v.n 0: each with itself */
 };
 
-static int parse_types(const struct bench_options *o, struct grid *g)
+static int parse_types(const char *option, const char *list, struct cache_types *out)
 {
-    if (o->cache_v && strcmp(o->cache_k, o->cache_v) != 0) {
-        say("bench: -ctk %s and -ctv %s: keys and values have one type for now", o->cache_k, o->cache_v);
-        return -1;
-    }
-    char *copy = copy_text(o->cache_k), *rest = copy, *item;
-    int rc = 0;
-    while (rc == 0 && (item = strsep(&rest, ","))) {
-        static const char *const names[] = {"f16", "f32", "q8_0"};
-        size_t i = 0, n = sizeof names / sizeof *names;
-        while (i < n && strcmp(item, names[i]) != 0) i++;
-        if (i == n || (size_t)g->n_type == n) {
-            rc = -1;
-        } else {
-            g->type[g->n_type++] = names[i];
+    for (const char *at = list; at && out->n >= 0; at = strchr(at, ',') ? strchr(at, ',') + 1 : NULL) {
+        char name[16];
+        snprintf(name, sizeof name, "%.*s", (int)strcspn(at, ","), at);
+        const char *type = cache_type_named(name);
+        if (!type || out->n == BENCH_CACHE_TYPES) {
+            say("bench: %s: '%s' is not a list of %s", option, list, CACHE_TYPES);
+            return -1;
         }
+        out->name[out->n++] = type;
     }
-    if (rc < 0) say("bench: -ctk: '%s' is not a list of f16, f32 and q8_0", o->cache_k);
-    free(copy);
-    return rc;
+    return 0;
 }
 
 static int parse_grid(const struct bench_options *o, struct grid *g)
@@ -154,7 +151,8 @@ static int parse_grid(const struct bench_options *o, struct grid *g)
     if (bench_parse_values("-p", o->n_prompt, 0, &g->pp) < 0 || bench_parse_values("-n", o->n_gen, 0, &g->tg) < 0 ||
         bench_parse_values("-d", o->depth, 0, &g->depth) < 0 ||
         bench_parse_values("-t", o->threads, 0, &g->threads) < 0 ||
-        bench_parse_values("-b", o->batch, 1, &g->batch) < 0 || parse_types(o, g) < 0)
+        bench_parse_values("-b", o->batch, 1, &g->batch) < 0 || parse_types("-ctk", o->cache_k, &g->k) < 0 ||
+        parse_types("-ctv", o->cache_v, &g->v) < 0)
         return -1;
     for (int i = 0; i < o->pg.n; i++) {
         struct bench_values pair;
@@ -209,7 +207,8 @@ static int tests_of_session(struct bench_state *b, struct engine *e, const struc
     settings.n_seq = 2;
     int code = engine_open_session(e, eo, settings);
     bench_pass_init(&pass, e, eo->n_batch);
-    b->test->type = eo->type_k;
+    b->test->type_k = eo->type_k;
+    b->test->type_v = eo->type_v;
     b->test->n_batch = eo->n_batch;
     for (int d = 0; d < g->depth.n; d++) {
         int depth = (int)g->depth.v[d];
@@ -240,9 +239,11 @@ static int tests_of_model(struct bench_state *b, const char *model, int n_thread
         b->test->n_threads = lutra_runtime_n_threads(e.runtime);
         b->test->peaks = bench_peaks(&e, b->o);
     }
-    for (int t = 0; !code && t < b->grid->n_type; t++)
+    const struct cache_types *k = &b->grid->k, *v = &b->grid->v;
+    for (int t = 0; !code && t < k->n * (v->n ? v->n : 1); t++)
         for (int i = 0; !code && i < b->grid->batch.n; i++) {
-            eo.type_k = eo.type_v = b->grid->type[t];
+            eo.type_k = k->name[v->n ? t / v->n : t];
+            eo.type_v = v->n ? v->name[t % v->n] : eo.type_k;
             eo.n_batch = (int)b->grid->batch.v[i];
             code = tests_of_session(b, &e, &eo);
         }
@@ -261,7 +262,7 @@ static int run(void *opts, const char **arg, int n_arg)
     }
     if (parse_grid(o, &g) < 0) return EXIT_USAGE;
     if (o->npl) {
-        if (o->models.n > 1 || g.threads.n > 1 || g.batch.n > 1 || g.n_type > 1) {
+        if (o->models.n > 1 || g.threads.n > 1 || g.batch.n > 1 || g.k.n > 1 || g.v.n > 1) {
             say("bench: batched mode takes one model, -t, -b and cache type");
             return EXIT_USAGE;
         }
@@ -270,7 +271,8 @@ static int run(void *opts, const char **arg, int n_arg)
         if (code) return code;
         o->engine.n_threads = (int)g.threads.v[0];
         o->engine.n_batch = (int)g.batch.v[0];
-        o->engine.type_k = o->engine.type_v = g.type[0];
+        o->engine.type_k = g.k.name[0];
+        o->engine.type_v = g.v.n ? g.v.name[0] : NULL;
         return bench_batched(o);
     }
     struct bench_state b = {.o = o, .grid = &g, .test = get_memory(sizeof *b.test)};

@@ -14,7 +14,7 @@
 
 #include "cli.h"
 
-enum { BENCH_VALUES_MAX = 64, BENCH_REPS_MAX = 1000 };
+enum { BENCH_CACHE_TYPES = 6, BENCH_VALUES_MAX = 64, BENCH_REPS_MAX = 1000 };
 
 struct bench_values {
     int64_t v[BENCH_VALUES_MAX];
@@ -39,7 +39,7 @@ struct bench_rates {
 
 /* One test on one setting, and its result. */
 struct bench_test {
-    const char *model, *type;
+    const char *model, *type_k, *type_v;
     int n_threads, n_batch, n_prompt, n_gen, n_depth;
     struct lutra_model_info info;
     const char *device;

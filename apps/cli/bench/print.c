@@ -59,14 +59,15 @@ static json_t *to_json(const struct bench_test *t)
         json_array_append_new(ns, json_integer((json_int_t)t->sample_ns[i]));
         json_array_append_new(ts, json_real((t->n_prompt + t->n_gen) * 1e9 / (double)t->sample_ns[i]));
     }
-    json_t *j = json_pack(
-        "{s:s, s:s, s:s, s:s, s:I, s:I, s:i, s:i, s:i, s:s, s:s, s:i, s:i, s:i, s:s, s:s, s:f, s:f, s:f, "
-        "s:f, s:o, s:o}",
-        "build_version", lutra_version(), "cpu_info", t->device, "model_filename", t->model, "model_type", type,
-        "model_size", (json_int_t)t->info.file_bytes, "model_n_params", (json_int_t)t->info.n_param, "n_batch",
-        t->n_batch, "n_ubatch", t->n_batch, "n_threads", t->n_threads, "type_k", t->type, "type_v", t->type, "n_prompt",
-        t->n_prompt, "n_gen", t->n_gen, "n_depth", t->n_depth, "test", name, "test_time", t->when, "avg_ns", t->avg_ns,
-        "stddev_ns", t->stddev_ns, "avg_ts", t->avg_ts, "stddev_ts", t->stddev_ts, "samples_ns", ns, "samples_ts", ts);
+    json_t *j =
+        json_pack("{s:s, s:s, s:s, s:s, s:I, s:I, s:i, s:i, s:i, s:s, s:s, s:i, s:i, s:i, s:s, s:s, s:f, s:f, s:f, "
+                  "s:f, s:o, s:o}",
+            "build_version", lutra_version(), "cpu_info", t->device, "model_filename", t->model, "model_type", type,
+            "model_size", (json_int_t)t->info.file_bytes, "model_n_params", (json_int_t)t->info.n_param, "n_batch",
+            t->n_batch, "n_ubatch", t->n_batch, "n_threads", t->n_threads, "type_k", t->type_k, "type_v", t->type_v,
+            "n_prompt", t->n_prompt, "n_gen", t->n_gen, "n_depth", t->n_depth, "test", name, "test_time", t->when,
+            "avg_ns", t->avg_ns, "stddev_ns", t->stddev_ns, "avg_ts", t->avg_ts, "stddev_ts", t->stddev_ts,
+            "samples_ns", ns, "samples_ts", ts);
     add_rates(j, t);
     return j;
 }
@@ -80,15 +81,17 @@ const char *bench_rate_text(double rate, double share, char out[32])
 
 static void print_md(FILE *out, const struct bench_test *t)
 {
-    char type[64], name[96], size[32], params[32], speed[64], gmac[32], gb[32];
+    char type[64], name[96], size[32], params[32], speed[64], gmac[32], gb[32], cache[16];
     model_type(t, type, sizeof type);
     test_name(t, name, sizeof name);
+    snprintf(cache, sizeof cache, "%s%s%s", t->type_k, strcmp(t->type_k, t->type_v) ? "/" : "",
+        strcmp(t->type_k, t->type_v) ? t->type_v : "");
     snprintf(speed, sizeof speed, "%.2f ± %.2f", t->avg_ts, t->stddev_ts);
     struct bench_rates r = bench_rates(&t->stats, t->avg_ns * t->n_rep * 1e-9, &t->peaks, t->info.file_type);
     fprintf(out, "| %-24s | %10s | %10s | %-8s | %7d | %7d | %6s | %16s | %20s | %15s | %13s |\n", type,
         bytes_text((double)t->info.file_bytes, size, sizeof size),
-        count_text((double)t->info.n_param, params, sizeof params), "CPU", t->n_threads, t->n_batch, t->type, name,
-        speed, bench_rate_text(r.gmac_s, r.gmac_share, gmac), bench_rate_text(r.gb_s, r.gb_share, gb));
+        count_text((double)t->info.n_param, params, sizeof params), "CPU", t->n_threads, t->n_batch, cache, name, speed,
+        bench_rate_text(r.gmac_s, r.gmac_share, gmac), bench_rate_text(r.gb_s, r.gb_share, gb));
 }
 
 void bench_print_peaks(FILE *out, const struct lutra_peaks *p, int n_threads)
@@ -137,7 +140,7 @@ void bench_print_begin(FILE *out, const char *format)
 {
     if (strcmp(format, "json") == 0) fputs("[\n", out);
     if (strcmp(format, "csv") == 0) {
-        struct bench_test empty = {.model = "", .type = "", .device = ""};
+        struct bench_test empty = {.model = "", .type_k = "", .type_v = "", .device = ""};
         json_t *fields = to_json(&empty), *value;
         const char *key;
         int i = 0;

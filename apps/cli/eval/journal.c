@@ -79,6 +79,7 @@ static char *describe(const struct eval_run *run)
     set_text(root, "system", o->system);
     set_text(root, "template", o->template_file);
     set_text(root, "cache", o->engine.type_k);
+    if (o->engine.type_v) set_text(root, "cache_v", o->engine.type_v);
     set_text(root, "device", o->engine.device);
     set_text(root, "isa", o->engine.isa);
     struct buffer sampling = {0};

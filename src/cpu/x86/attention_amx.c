@@ -434,7 +434,7 @@ static LUTRA_NOINLINE void segment_of_tiles(const struct attention_segment *a)
 static void load(const struct attention_load *a, struct attention_segment *s)
 {
     s->type = QUANT_F16;
-    if (a->type != QUANT_F16) load_as_f32(a, s);
+    if (!attention_is_f16(a->type)) load_as_f32(a, s);
 }
 
 static void segment(const struct attention_segment *a)

@@ -14,7 +14,7 @@
 
 static void load(const struct attention_load *a, struct attention_segment *s)
 {
-    if (a->type != QUANT_F16) {
+    if (!attention_is_f16(a->type)) {
         load_as_f32(a, s);
         return;
     }

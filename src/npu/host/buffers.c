@@ -176,7 +176,7 @@ void npu_cache_offsets(
 /* The window offset of host memory of one layer. */
 static uint32_t place_of(const struct npu_buffer *b, const struct kv_view *kv, int layer, const uint8_t *host)
 {
-    size_t draft_layer = 2 * kv->layer[0].side_bytes / KV_BLOCK * (size_t)kv->n_draft;
+    size_t draft_layer = 2 * kv->layer[0].side_bytes[KV_K] / KV_BLOCK * (size_t)kv->n_draft;
     uint32_t index = b->layer[layer].index, pool, draft;
     npu_cache_offsets(b, kv, b->layer[layer].window, &pool, &draft);
     if (kv->n_draft && host >= kv->draft)

@@ -330,7 +330,7 @@ int npu_device_open(struct device **out, npu_transport_open *open, const struct 
         .caps = {.max_rows = MAX_ROWS,
             .flat_rows = settings->packing == NPU_PACK_LOOKUP ? FLAT_LOOKUPS : FLAT_ROWS,
             .memory_bytes = npu_window_bytes(d),
-            .f16_cache = true,
+            .cache = DEVICE_CACHE_F16,
             .async = true}};
     *out = &d->base;
     return 0;

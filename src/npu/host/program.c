@@ -586,7 +586,7 @@ static int begin(struct program *p, struct lutra_error *err)
     struct npu_device *d = p->d;
     const struct step *step = p->s->step;
     d->cache = NULL;
-    if (step->kv->type != QUANT_F16)
+    if (step->kv->type[KV_K] != QUANT_F16 || step->kv->type[KV_V] != QUANT_F16)
         return lutra_fail(err, LUTRA_E_UNSUPPORTED, "%s: the cache must be f16", d->base.name);
     if (step->batch->n_row > d->most.max_rows || step->n_out > d->most.max_out)
         return lutra_fail(err, LUTRA_E_ARGUMENT, "%s: a step of %d rows, %d wanted; reserved for %d and %d",

@@ -69,7 +69,7 @@ static void acquire_layer(struct npu_device *d, const struct step *step, int lay
         for (int h = 0; h < kv->layer[layer].n_kv_head; h++)
             for (int side = KV_K; side <= KV_V; side++)
                 npu_cache_acquire(d, d->cache, kv, layer, kv_slot_at(kv, layer, (enum kv_side)side, h, r),
-                    (uint32_t)n * (uint32_t)kv->layer[layer].vec_bytes);
+                    (uint32_t)n * (uint32_t)kv->layer[layer].vec_bytes[side]);
     }
 }
 

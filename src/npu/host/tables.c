@@ -49,7 +49,7 @@ void npu_rope_row(const struct op_rope *p, int32_t pos, float *c_and_s)
 /* Slot `slot` of a block, or of the draft scratch for block -1: layer 0, head 0. */
 static struct npu_slot slot_at(const struct kv_view *kv, uint32_t pool, uint32_t draft, int32_t block, int32_t slot)
 {
-    uint32_t vec = (uint32_t)kv->layer[0].vec_bytes, heads = (uint32_t)kv->layer[0].n_kv_head;
+    uint32_t vec = (uint32_t)kv->layer[0].vec_bytes[KV_K], heads = (uint32_t)kv->layer[0].n_kv_head;
     if (block < 0) {
         uint32_t head = (uint32_t)kv->n_draft * vec;
         return (struct npu_slot){

@@ -12,17 +12,16 @@
 void ref_kv_append(const struct kv_view *kv, int layer, int row, const float *k, const float *v)
 {
     const struct kv_layer *l = &kv->layer[layer];
-    const struct quant_info *type = quant_info_of(kv->type);
     for (int h = 0; h < l->n_kv_head; h++) {
-        type->quantize(k + h * l->d_head, kv_slot_at(kv, layer, KV_K, h, row), (size_t)l->d_head);
-        type->quantize(v + h * l->d_head, kv_slot_at(kv, layer, KV_V, h, row), (size_t)l->d_head);
+        kv_round(kv->type[KV_K], k + h * l->d_head, kv_slot_at(kv, layer, KV_K, h, row), l->d_head);
+        kv_round(kv->type[KV_V], v + h * l->d_head, kv_slot_at(kv, layer, KV_V, h, row), l->d_head);
     }
 }
 
 void ref_kv_read(const struct kv_view *kv, int layer, enum kv_side side, int head, int row, int32_t pos, float *out)
 {
     const struct kv_row *r = &kv->row[row];
-    size_t vec = kv->layer[layer].vec_bytes;
+    size_t vec = kv->layer[layer].vec_bytes[side];
     const uint8_t *src;
     if (pos < r->n_paged) {
         int32_t block = kv->table[r->table + pos / KV_BLOCK];
@@ -30,7 +29,8 @@ void ref_kv_read(const struct kv_view *kv, int layer, enum kv_side side, int hea
     } else {
         src = kv_draft_at(kv, layer, side, head) + (size_t)kv->row[kv_draft_row(kv, row, pos)].slot * vec;
     }
-    quant_info_of(kv->type)->dequantize(src, out, (size_t)kv->layer[layer].d_head);
+    quant_info_of(kv->type[side])->dequantize(src, out, (size_t)kv->layer[layer].d_head);
+    if (kv_is_rotated(kv->type[side])) kv_rotate(out, kv->layer[layer].d_head);
 }
 
 /* The scores of one head at positions first .. n - 1; returns the largest. */

@@ -26,9 +26,9 @@ static int n_level;
 
 /* Largest error of an output, in units of the largest |v| (here 1): scores are sums of d_head products, and an error
  * of a score moves a probability by as much. */
-static double bound_of(const struct cpu_attention *kernels, enum quant_type type)
+static double bound_of(const struct cpu_attention *kernels, const enum quant_type *type)
 {
-    return type != QUANT_F16 || !strcmp(kernels->numerics, "f32") ? 4e-6 : 4e-5;
+    return !attention_is_f16(type) || !strcmp(kernels->numerics, "f32") ? 4e-6 : 4e-5;
 }
 
 static struct kv_fixture fix, other;
@@ -140,10 +140,16 @@ static void add_mixed_rows(struct kv_fixture *f, int n_chunk)
     fixture_finish(f);
 }
 
+/* Of K and V; the first three take heads of any size. */
+static const enum quant_type types[][2] = {{QUANT_F32, QUANT_F32}, {QUANT_F16, QUANT_F16}, {QUANT_F32, QUANT_F16},
+    {QUANT_Q8_0, QUANT_Q8_0}, {QUANT_Q4_0, QUANT_Q4_0}, {QUANT_Q4_1, QUANT_Q4_1}, {QUANT_Q5_0, QUANT_Q5_0},
+    {QUANT_F16, QUANT_Q4_0}, {QUANT_Q5_0, QUANT_F32}, {QUANT_Q8_0, QUANT_Q4_1}};
+enum { N_TYPES = sizeof types / sizeof *types };
+
 static void close_to_reference_at_all_shapes(void **state)
 {
     (void)state;
-    static const int sizes[] = {8, 10, 16, 24, 30, 40, 64, 72, 80, 100, 108, 128, 136, 192, 256};
+    static const int sizes[] = {8, 10, 16, 24, 30, 32, 40, 64, 72, 80, 96, 100, 108, 128, 136, 192, 256};
     static const int groups[] = {1, 2, 3, 6, 7, 8};
     float sinks[32];
     for (int i = 0; i < 32; i++) sinks[i] = (float)(i % 7) - 3;
@@ -157,9 +163,9 @@ static void close_to_reference_at_all_shapes(void **state)
             if (variant == 1) op.softcap = 2;
             if (variant == 2) op.window = 70;
             if (variant == 3) op.sinks = sinks;
-            enum quant_type type = (i + g) % 3 == 0 ? QUANT_F32 : (i + g) % 3 == 1 ? QUANT_F16 : QUANT_Q8_0;
-            if (sizes[i] % 32 != 0 && type == QUANT_Q8_0) type = QUANT_F16;
-            fixture_open(&fix, type, n_kv_head, sizes[i]);
+            const enum quant_type *type = types[(i + g) % (sizes[i] % 32 == 0 ? N_TYPES : 3)];
+            fixture_open_types(
+                &fix, type[0], type[1], &(struct op_layer){.n_kv_head = n_kv_head, .d_head = sizes[i]}, 1);
             add_mixed_rows(&fix, 5 + (int)g * 7);
             size_t n = row_floats(&op) * (size_t)fix.n_row;
             float *q = new_floats(n), *out = new_floats(n);
@@ -205,11 +211,11 @@ static void expect_alone(
     free(out);
 }
 
-static void check_batch(int n_head, int n_kv_head, int d_head, int window, int n_chunk)
+static void check_batch(const enum quant_type *type, int n_head, int n_kv_head, int d_head, int window, int n_chunk)
 {
     struct op_attention op = {
         .n_head = n_head, .n_kv_head = n_kv_head, .d_head = d_head, .scale = 0.2f, .window = window};
-    fixture_open(&fix, QUANT_F16, n_kv_head, d_head);
+    fixture_open_types(&fix, type[0], type[1], &(struct op_layer){.n_kv_head = n_kv_head, .d_head = d_head}, 1);
     add_mixed_rows(&fix, n_chunk);
     size_t n = row_floats(&op) * (size_t)fix.n_row;
     float *q = new_floats(n), *out = new_floats(n), *again = new_floats(n);
@@ -239,12 +245,64 @@ static void bits_do_not_depend_on_the_batch(void **state)
     static const int counts[] = {1, 2, 3, 5, 8, 16, 33, 64, 200};
     static const int shapes[][3] = {{12, 2, 128}, {7, 1, 64}, {4, 4, 16}, {16, 2, 32}, {9, 1, 96}};
     enum { N_COUNT = sizeof counts / sizeof *counts, N_SHAPE = sizeof shapes / sizeof *shapes };
-    for (int c = 0; c < N_COUNT; c += SANITIZED ? 2 : 1) check_batch(6, 2, 40, c & 1 ? 100 : 0, counts[c]);
+    for (int c = 0; c < N_COUNT; c += SANITIZED ? 2 : 1) check_batch(types[1], 6, 2, 40, c & 1 ? 100 : 0, counts[c]);
     for (int i = 0; i < N_SHAPE; i += SANITIZED ? 2 : 1) {
         for (int c = i % 2; c < N_COUNT - 1; c += 2) {
-            check_batch(shapes[i][0], shapes[i][1], shapes[i][2], i & 1 ? 100 : 0, counts[c]);
+            check_batch(types[1], shapes[i][0], shapes[i][1], shapes[i][2], i & 1 ? 100 : 0, counts[c]);
         }
     }
+}
+
+static void bits_of_rotated_types_do_not_depend_on_the_batch(void **state)
+{
+    (void)state;
+    static const int counts[] = {1, 5, 16, 64};
+    for (int t = 4; t < N_TYPES; t++)
+        for (int c = SANITIZED ? t % 4 : 0; c < 4; c += SANITIZED ? 4 : 1)
+            check_batch(types[t], 6, 2, t & 1 ? 96 : 64, c & 1 ? 100 : 0, counts[c]);
+}
+
+/* An element ten times the others takes the codes of its 32, unless vectors are rotated before they are rounded. */
+static void rotation_spreads_what_is_large(void **state)
+{
+    (void)state;
+    enum { D = 128 };
+    const struct quant_info *q4 = quant_info_of(QUANT_Q4_0);
+    double error[2] = {0};
+    for (int v = 0; v < 20; v++)
+        for (int rotated = 0; rotated < 2; rotated++) {
+            uint8_t block[D / 32 * sizeof(struct quant_q4_0)];
+            float x[D], y[D];
+            for (int i = 0; i < D; i++) x[i] = (i % 32 == 5 ? 10 : 1) * fixture_noise((uint32_t)v, (uint32_t)i, 1);
+            if (rotated) kv_round(QUANT_Q4_0, x, block, D);
+            if (!rotated) q4->quantize(x, block, D);
+            q4->dequantize(block, y, D);
+            if (rotated) kv_rotate(y, D);
+            for (int i = 0; i < D; i++) error[rotated] += pow((double)y[i] - (double)x[i], 2);
+        }
+    assert_true(error[1] < error[0] / 2);
+}
+
+/* Its own inverse, and it keeps lengths: 96 elements are three stretches of 32. */
+static void rotation_is_its_own_inverse(void **state)
+{
+    (void)state;
+    static const int sizes[] = {32, 64, 96, 160, 256, 512};
+    for (size_t s = 0; s < sizeof sizes / sizeof *sizes; s++) {
+        float x[512], y[512];
+        double before = 0, after = 0;
+        for (int i = 0; i < sizes[s]; i++) y[i] = x[i] = fixture_noise(9, (uint32_t)i, (uint32_t)s);
+        kv_rotate(y, sizes[s]);
+        int moved = 0;
+        for (int i = 0; i < sizes[s]; i++) before += x[i] * x[i], after += y[i] * y[i], moved += x[i] != y[i];
+        assert_true(moved > sizes[s] / 2 && fabs(after / before - 1) < 1e-6);
+        kv_rotate(y, sizes[s]);
+        for (int i = 0; i < sizes[s]; i++) assert_true(fabsf(y[i] - x[i]) < 1e-6f);
+    }
+    float one[96] = {0};
+    one[33] = 1;
+    kv_rotate(one, 96);
+    for (int i = 0; i < 96; i++) assert_true(i / 32 == 1 ? fabsf(fabsf(one[i]) - 0.1767767f) < 1e-6f : one[i] == 0);
 }
 
 /* The same tokens as drafts over 100 committed ones, as rows of a chunk, and in private blocks. */
@@ -279,6 +337,8 @@ static void bits_do_not_depend_on_where_the_cache_lies(void **state)
     (void)state;
     check_places(QUANT_F16);
     check_places(QUANT_Q8_0);
+    check_places(QUANT_Q4_0);
+    check_places(QUANT_Q5_0);
 }
 
 /* A neighbour whose K and V are infinite must not reach a row that does not see it. */
@@ -407,6 +467,9 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(close_to_reference_at_all_shapes),
         cmocka_unit_test(bits_do_not_depend_on_the_batch),
+        cmocka_unit_test(bits_of_rotated_types_do_not_depend_on_the_batch),
+        cmocka_unit_test(rotation_spreads_what_is_large),
+        cmocka_unit_test(rotation_is_its_own_inverse),
         cmocka_unit_test(bits_do_not_depend_on_where_the_cache_lies),
         cmocka_unit_test(masked_positions_are_never_multiplied),
         cmocka_unit_test(a_shared_prompt_is_read_once),

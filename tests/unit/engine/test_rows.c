@@ -37,6 +37,16 @@ static bool emulated(const struct where *where)
     return where->device && !strncmp(where->device, "npu", 3);
 }
 
+/* "K/V", or one type for both. */
+static void set_cache(struct lutra_session_settings *ss, const char *cache)
+{
+    static char k[8];
+    const char *v = strchr(cache, '/');
+    snprintf(k, sizeof k, "%.*s", (int)strcspn(cache, "/"), cache);
+    ss->cache_type = k;
+    ss->cache_type_v = v ? v + 1 : NULL;
+}
+
 static void check_type_on(
     const struct where *where, const char *shape, const char *type, const char *cache, const int *n_rows)
 {
@@ -46,7 +56,7 @@ static void check_type_on(
     lutra_session_settings_init(&ss, sizeof ss);
     ss.n_seq = N_MAX + 2;
     ss.n_ctx = 128;
-    ss.cache_type = cache;
+    set_cache(&ss, cache);
     OK(lutra_session_open(&f.s, f.model, &ss, err));
     int n = n_vocab(&f);
     float *alone = malloc((size_t)n * sizeof *alone), *other = malloc((size_t)n * sizeof *other);
@@ -143,22 +153,22 @@ static void bits_of_every_shape(void **state)
 }
 
 /* Models whose heads are whole blocks of 32 have it; the others are told why not. */
-static void bits_over_a_cache_of_q8_0(void **state)
+static void check_caches(const char *const *caches, int n_cache)
 {
-    (void)state;
     int n_checked = 0, n_refused = 0;
     const char *shape;
-    for (int i = 0; (shape = next_tiny(&i));) {
+    for (int i = 0, at; at = i, (shape = next_tiny(&i));) {
+        const char *cache = caches[at % n_cache];
         struct fixture f;
         struct lutra_error why = {0};
         fixture_open(&f, shape, "F16", 1);
         struct lutra_session_settings ss;
         lutra_session_settings_init(&ss, sizeof ss);
-        ss.cache_type = "q8_0";
+        set_cache(&ss, cache);
         int rc = lutra_session_open(&f.s, f.model, &ss, &why);
         fixture_close(&f);
         if (rc == 0) {
-            check_shape(shape, "q8_0");
+            check_shape(shape, cache);
             n_checked++;
         } else {
             assert_int_equal(rc, LUTRA_E_UNSUPPORTED);
@@ -167,6 +177,20 @@ static void bits_over_a_cache_of_q8_0(void **state)
         }
     }
     assert_true(n_checked > 0 && n_refused > 0);
+}
+
+static void bits_over_a_cache_of_q8_0(void **state)
+{
+    (void)state;
+    static const char *const caches[] = {"q8_0"};
+    check_caches(caches, 1);
+}
+
+static void bits_over_small_caches(void **state)
+{
+    (void)state;
+    static const char *const caches[] = {"q4_0", "q5_0/q4_1", "f16/q4_0", "q4_1", "q5_0", "q8_0/q4_0", "q4_0/f32"};
+    check_caches(caches, 7);
 }
 
 /* A tree of drafts gives each row the bits of plain decoding, and a commit leaves the same cache.  For sequences of
@@ -406,6 +430,7 @@ int main(void)
         cmocka_unit_test(bits_of_codebooks),
         cmocka_unit_test(bits_of_every_shape),
         cmocka_unit_test(bits_over_a_cache_of_q8_0),
+        cmocka_unit_test(bits_over_small_caches),
         cmocka_unit_test(drafts_are_lossless),
         cmocka_unit_test(drafts_are_lossless_in_every_shape),
         cmocka_unit_test(states_follow_accepted_drafts),

@@ -17,7 +17,8 @@ static void rows_of_encoders_see_the_whole_text(void **state)
 {
     static struct row row[96];
     static const struct op_layer layer[] = {{.cache = 0, .n_kv_head = 2, .d_head = 8}};
-    struct kv_settings s = {.type = QUANT_F32, .layer = layer, .n_layer = 1, .n_ctx = 128, .n_block = 8, .n_seq = 4};
+    struct kv_settings s = {
+        .type = {QUANT_F32, QUANT_F32}, .layer = layer, .n_layer = 1, .n_ctx = 128, .n_block = 8, .n_seq = 4};
     struct batch batch = {.row = row};
     struct kv_cache *kv;
     struct kv_view v;

@@ -55,30 +55,32 @@ static inline void fixture_fill_nan(uint8_t *p, size_t bytes)
     memset(p, 0xff, bytes); /* all ones is a NaN in f16 and f32 */
 }
 
-static inline void fixture_open_layers(
-    struct kv_fixture *f, enum quant_type type, const struct op_layer *layer, int n_layer)
+static inline void fixture_open_types(
+    struct kv_fixture *f, enum quant_type k, enum quant_type v, const struct op_layer *layer, int n_layer)
 {
     memset(f, 0, sizeof *f);
     for (int i = 0; i < n_layer; i++) {
-        size_t vec = 0, heads = (size_t)layer[i].n_kv_head;
+        size_t vec[2] = {0}, each, heads = (size_t)layer[i].n_kv_head;
         if (layer[i].cache != i) {
             f->layer[i] = layer[i].cache < 0 ? (struct kv_layer){.cache = -1} : f->layer[layer[i].cache];
             continue;
         }
-        if (quant_row_bytes(type, layer[i].d_head, &vec) < 0) abort();
+        if (quant_row_bytes(k, layer[i].d_head, &vec[KV_K]) < 0) abort();
+        if (quant_row_bytes(v, layer[i].d_head, &vec[KV_V]) < 0) abort();
+        each = vec[KV_K] + vec[KV_V];
         f->layer[i] = (struct kv_layer){.cache = i,
             .n_kv_head = layer[i].n_kv_head,
             .d_head = layer[i].d_head,
-            .vec_bytes = vec,
-            .side_bytes = heads * KV_BLOCK * vec,
+            .vec_bytes = {vec[KV_K], vec[KV_V]},
+            .side_bytes = {heads * KV_BLOCK * vec[KV_K], heads * KV_BLOCK * vec[KV_V]},
             .pool = f->pool_bytes,
-            .block_bytes = 2 * heads * KV_BLOCK * vec,
+            .block_bytes = heads * KV_BLOCK * each,
             .draft = f->draft_bytes};
         f->pool_bytes += FIX_BLOCKS * f->layer[i].block_bytes;
-        f->draft_bytes += 2 * heads * FIX_ROWS * vec;
+        f->draft_bytes += heads * FIX_ROWS * each;
     }
     f->view = (struct kv_view){
-        .type = type, .n_layer = n_layer, .n_block = FIX_BLOCKS, .n_draft = FIX_ROWS, .layer = f->layer};
+        .type = {k, v}, .n_layer = n_layer, .n_block = FIX_BLOCKS, .n_draft = FIX_ROWS, .layer = f->layer};
     f->view.pool = aligned_alloc(64, (f->pool_bytes + 63) / 64 * 64);
     f->view.draft = aligned_alloc(64, (f->draft_bytes + 63) / 64 * 64);
     fixture_fill_nan(f->view.pool, f->pool_bytes);
@@ -87,6 +89,12 @@ static inline void fixture_open_layers(
     f->view.table = f->table;
     f->view.item = f->item;
     f->view.item_row = f->item_row;
+}
+
+static inline void fixture_open_layers(
+    struct kv_fixture *f, enum quant_type type, const struct op_layer *layer, int n_layer)
+{
+    fixture_open_types(f, type, type, layer, n_layer);
 }
 
 static inline void fixture_open(struct kv_fixture *f, enum quant_type type, int n_kv_head, int d_head)
