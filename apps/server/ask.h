@@ -46,6 +46,8 @@ struct ask {
     const json_t *raw;           /* a string, a list of tokens, both mixed, or a list of these; borrowed */
     const char *raw_name;        /* the field that it comes from */
     const char *prefix, *suffix; /* both set: a hole between them */
+    bool rolls;                  /* a conversation longer than the context loses its oldest turns ... */
+    int n_dropped;               /* ... so many messages */
     const char *go_on;           /* text of the assistant that the reply continues, or NULL */
     bool no_reasoning;           /* the template is told not to think */
     int chat_flags;              /* lutra_chat_flags about reasoning where the request does not say */
@@ -111,6 +113,8 @@ void ask_tools(struct ask *a, const struct fields *f);
 /* Holds calls to the tools' schemas, in the format of a chat template (call_forms.c). */
 void ask_structure(struct ask *a, enum call_style style, const char *chat_template, struct problem *p);
 
+/* A conversation that rolls loses its oldest turns until a share of the context and room for the reply hold it. */
+void ask_roll(struct ask *a, const struct served *m, const char *chat_template, double share, struct problem *p);
 /* Tokens of a conversation's prompt. */
 int ask_measure(const struct ask *a, const struct served *m, const char *chat_template, struct problem *p);
 /* Prompts of a model: renders, tokenizes, checks lengths; sampling's defaults must have been set before reading. */

@@ -160,6 +160,8 @@ void documents_prepare(struct exchange *x, struct problem *p)
                          json_string_length(question), a->n_passage, &found, &err)
                    : err.code;
     if (rc < 0) problem_from(p, "lutra.rag", &err);
+    /* Half of the context for what was said, so that passages have room. */
+    if (!p->status) ask_roll(a, x->model, set->chat_template, 0.5, p);
     if (!p->status) {
         int n = put_best(x, found, message, question, p);
         if (!p->status) tell_sources(x, found, n);

@@ -53,6 +53,7 @@ static void prepare(struct exchange *x, struct problem *p)
         a->set.max_tokens = x->key->n_tokens;
     a->set.reasoning_budget = x->model->info.reasoning_open ? x->server->set->reasoning_budget : -1;
     a->reasoning_in_text = x->server->set->reasoning_in_text;
+    a->rolls = x->server->set->context_shift;
     x->route->dialect->read(a, p);
     if (!p->status) permit_tokens(x, p);
     if (p->status) return;

@@ -30,6 +30,7 @@ void log_access(const struct exchange *x, uint64_t end_us)
         struct usage u = reply_usage(&x->reply);
         text_print(&t, ",\"prompt_tokens\":%lld,\"cached_tokens\":%lld,\"tokens\":%lld", (long long)u.prompt,
             (long long)u.cached, (long long)u.generated);
+        if (x->ask.n_dropped) text_print(&t, ",\"dropped_messages\":%d", x->ask.n_dropped);
     }
     if (x->problem.code) text_print(&t, ",\"error\":\"%s\"", x->problem.code);
     if (!x->complete) text_put(&t, ",\"cut\":true");

@@ -84,8 +84,10 @@ static void convert_common(const struct fields *f, json_t *to)
         "mirostat_eta"};
     json_t *options = field_object(f, "options"), *format = field_any(f, "format"), *think = field_any(f, "think");
     const json_t *n = json_object_get(options, "num_predict");
-    bool stream = true;
+    bool stream = true, cuts;
     for (size_t i = 0; i < sizeof same / sizeof *same; i++) openai_copy(options, same[i], to, same[i]);
+    if (field_bool(f, "truncate", &cuts))
+        json_object_set_new(to, "truncation", json_string(cuts ? "auto" : "disabled"));
     openai_copy(f->object, "logprobs", to, "logprobs");
     openai_copy(f->object, "top_logprobs", to, "top_logprobs");
     if (json_is_integer(n) && json_integer_value(n) < 0)
@@ -195,6 +197,7 @@ static void put_end(struct reply *r)
         ",\"total_duration\":%llu,\"load_duration\":0,\"prompt_eval_count\":%d,\"prompt_eval_duration\":%llu,"
         "\"eval_count\":%d,\"eval_duration\":%llu",
         total, e->n_prompt, first, e->n_tok, total > first ? total - first : 0);
+    if (r->ask->n_dropped) text_print(r->out, ",\"dropped_messages\":%d", r->ask->n_dropped);
 }
 
 static void put_calls(struct reply *r, const struct choice *c, int from)

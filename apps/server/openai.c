@@ -50,9 +50,10 @@ void openai_usage(struct reply *r)
     struct usage u = reply_usage(r);
     text_print(r->out,
         ",\"usage\":{\"prompt_tokens\":%lld,\"completion_tokens\":%lld,\"total_tokens\":%lld,"
-        "\"prompt_tokens_details\":{\"cached_tokens\":%lld},\"completion_tokens_details\":{\"reasoning_tokens\":%lld}}",
+        "\"prompt_tokens_details\":{\"cached_tokens\":%lld,\"dropped_messages\":%d},\"completion_tokens_details\":{"
+        "\"reasoning_tokens\":%lld}}",
         (long long)u.prompt, (long long)u.generated, (long long)(u.prompt + u.generated), (long long)u.cached,
-        (long long)u.thought);
+        r->ask->n_dropped, (long long)u.thought);
     if (r->ask->timings) {
         text_put(r->out, ",\"timings\":");
         reply_timings(r, r->out);

@@ -64,6 +64,7 @@ void openai_read_chat(struct ask *a, const json_t *body, struct problem *p)
 {
     static const char *const refused[] = {"audio", "web_search_options", "functions", "function_call"};
     struct fields f = {.object = body, .problem = p};
+    const char *truncation = NULL;
     const json_t *kinds;
     ask_messages(a, &f);
     if (p->status) return;
@@ -75,6 +76,11 @@ void openai_read_chat(struct ask *a, const json_t *body, struct problem *p)
     read_format(a, &f);
     ask_tools(a, &f);
     read_reasoning(a, &f);
+    if (field_text(&f, "truncation", &truncation)) {
+        a->rolls = strcmp(truncation, "auto") == 0;
+        if (!a->rolls && strcmp(truncation, "disabled") != 0)
+            field_wrong(&f, "truncation", "'%.40s' is neither auto nor disabled", truncation);
+    }
     search_read(a, &f);
     documents_read(a, &f);
     openai_refuse(&f, refused, sizeof refused / sizeof *refused);

@@ -47,22 +47,30 @@ static void add_text(
         t->n += n;
 }
 
-static void render(struct tokens *t, const struct ask *a, const struct served *m, const char *own, struct problem *p)
+/* A template's input; json: to be freed when it was used. */
+static struct lutra_chat chat_of(const struct ask *a, const char *own, struct text *json, struct problem *p)
 {
-    struct lutra_error err = {0};
-    struct text json = {0};
     struct lutra_chat chat;
     lutra_chat_init(&chat, sizeof chat);
-    text_value(&json, a->chat);
-    chat.json = json.bytes;
-    chat.n_json = json.n;
+    text_value(json, a->chat);
+    if (json->failed) problem_set(p, 503, "out_of_memory", NULL, "out of memory");
+    chat.json = json->bytes;
+    chat.n_json = json->n;
     chat.chat_template = own;
     chat.timeout_us = RENDER_MOST_US;
     /* A text of channels calls on one of its own, so it must not begin with its answer. */
     bool closes = a->no_reasoning && !(a->tools && a->calls == CALLS_HARMONY);
     chat.flags |= closes ? LUTRA_CHAT_NO_REASONING : a->chat_flags;
     chat.variables = a->chat_variables;
-    int rc = json.failed ? LUTRA_E_NO_MEMORY : 0, n = 0;
+    return chat;
+}
+
+static void render(struct tokens *t, const struct ask *a, const struct served *m, const char *own, struct problem *p)
+{
+    struct lutra_error err = {0};
+    struct text json = {0};
+    struct lutra_chat chat = chat_of(a, own, &json, p);
+    int rc = 0, n = 0;
     for (int room = -1; rc == 0 && !p->status && n > room; room = t->room)
         if (grow(t, n, p)) rc = lutra_chat_tokenize(m->loaded.model, &chat, t->id, t->room, &n, &err);
     err.code = rc;
@@ -70,6 +78,23 @@ static void render(struct tokens *t, const struct ask *a, const struct served *m
     t->n = n;
     text_free(&json);
     if (!p->status && a->go_on) add_text(t, m, a->go_on, strlen(a->go_on), 0, p);
+}
+
+void ask_roll(struct ask *a, const struct served *m, const char *chat_template, double share, struct problem *p)
+{
+    int reserve = m->n_ctx / 4, first = 0, n = 0;
+    struct lutra_error err = {0};
+    struct text json = {0};
+    if (!a->rolls || !a->chat) return;
+    if (a->set.max_tokens >= 0 && a->set.max_tokens < reserve) reserve = a->set.max_tokens;
+    struct lutra_chat chat = chat_of(a, chat_template, &json, p);
+    int rc = p->status
+                 ? 0
+                 : lutra_chat_roll(m->loaded.model, &chat, (int)(share * (m->n_ctx - 1 - reserve)), &first, &n, &err);
+    if (rc < 0) problem_from(p, "messages", &err);
+    for (int i = 0; i < n; i++) json_array_remove(json_object_get(a->chat, "messages"), (size_t)first);
+    a->n_dropped += n;
+    text_free(&json);
 }
 
 int ask_measure(const struct ask *a, const struct served *m, const char *chat_template, struct problem *p)
@@ -271,6 +296,7 @@ void ask_prepare(struct ask *a, const struct served *m, const char *own_template
     if (p->status) return;
     check_tokens(a, m, p);
     if (a->chat) find_calls(a, m, own_template, p);
+    if (!p->status) ask_roll(a, m, own_template, 1.0, p);
     a->prompt = calloc(n, sizeof *a->prompt);
     if (!a->prompt) problem_set(p, 503, "out_of_memory", NULL, "out of memory");
     for (size_t i = 0; i < n && !p->status; i++) {

@@ -74,7 +74,7 @@ static void convert_format(const struct fields *f, json_t *to)
 
 static void read_response(struct ask *a, struct problem *p)
 {
-    static const char *const same[] = {"temperature", "top_p", "stream", "parallel_tool_calls"};
+    static const char *const same[] = {"temperature", "top_p", "stream", "parallel_tool_calls", "truncation"};
     static const char *const refused[] = {"previous_response_id", "conversation", "background", "prompt"};
     struct fields f = {.object = a->body, .problem = p};
     struct fields reasoning = {field_object(&f, "reasoning"), "reasoning", p};
@@ -166,9 +166,10 @@ static void put_response(struct reply *r, const char *status)
     struct usage u = reply_usage(r);
     if (complete)
         text_print(r->out,
-            "{\"input_tokens\":%lld,\"input_tokens_details\":{\"cached_tokens\":%lld},\"output_tokens\":%lld,"
+            "{\"input_tokens\":%lld,\"input_tokens_details\":{\"cached_tokens\":%lld,\"dropped_messages\":%d},\"output_"
+            "tokens\":%lld,"
             "\"output_tokens_details\":{\"reasoning_tokens\":%lld},\"total_tokens\":%lld}}",
-            (long long)u.prompt, (long long)u.cached, (long long)u.generated, (long long)u.thought,
+            (long long)u.prompt, (long long)u.cached, r->ask->n_dropped, (long long)u.generated, (long long)u.thought,
             (long long)(u.prompt + u.generated));
     else
         text_put(r->out, "null}");

@@ -73,6 +73,7 @@ struct server_settings {
     int n_queue;    /* requests at once, waiting ones counted */
     int n_connection;
     int max_tokens;             /* of requests that do not say; -1 = until the context is full */
+    bool context_shift;         /* ask.rolls of requests that do not say */
     bool strict_model;          /* a single model does not answer to other names */
     bool reasoning_in_text;     /* reasoning is not told apart */
     int reasoning_budget;       /* lutra_request.reasoning_budget of requests that do not say */

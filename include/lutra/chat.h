@@ -68,6 +68,14 @@ LUTRA_API int lutra_chat_tokenize(const lutra_model *model, const struct lutra_c
 LUTRA_API int lutra_chat_render(
     const lutra_model *model, const struct lutra_chat *chat, char **text, size_t *n_bytes, struct lutra_error *err);
 
+/* A conversation that is longer than the context: leave out messages *first .. *first + *n_dropped - 1, the oldest
+ * turns behind the system's messages, and its prompt has at most n_most tokens, or one turn is left.  A turn is a
+ * message of the user and all up to the next.  *n_dropped is 0 where everything fits.  When the conversation as it
+ * grew became too long, turns were left out until half of n_most was free: so what is left out stays the same for
+ * many turns, and the prompt's beginning is found in the cache.  Errors of lutra_chat_tokenize().  Thread-safe. */
+LUTRA_API int lutra_chat_roll(const lutra_model *model, const struct lutra_chat *chat, int n_most, int *first,
+    int *n_dropped, struct lutra_error *err);
+
 /* A chat template of the model's file: its main one (name NULL), or key `tokenizer.chat_template.NAME` ("tool_use").
  * *text is freed with lutra_free().  LUTRA_E_NOT_FOUND lists the names there are. */
 LUTRA_API int lutra_chat_template(const lutra_model *model, const char *name, char **text, struct lutra_error *err);

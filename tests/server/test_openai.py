@@ -183,6 +183,37 @@ equal(s.post(CHAT, user(QUESTION, model="tiny", user="u", metadata={"a": 1}, sto
       "unknown fields, null")
 equal(s.stop(), 0, "SIGTERM")
 
+# A conversation longer than the context loses its oldest turns, where the request or the server says so.
+s = Server("-c", "256", "-n", "4")
+talk, rolled, total = [{"role": "system", "content": "Count."}], [], 0
+for i in range(24):
+    talk.append({"role": "user", "content": f"Sam has {i} cards. " * 3 + "How many?"})
+    status, r = s.post(CHAT, {"messages": talk, "truncation": "auto"})
+    equal(status, 200, f"turn {i} of a long conversation")
+    details = r["usage"]["prompt_tokens_details"]
+    evaluated = r["usage"]["prompt_tokens"] - details["cached_tokens"]
+    if rolled and details["dropped_messages"] == rolled[-1]:
+        check(evaluated < 96, f"turn {i}: what is new is evaluated, and the reply", (evaluated, r["usage"]))
+    check(r["usage"]["prompt_tokens"] <= 255 - 4, "it fits", r["usage"])
+    rolled.append(details["dropped_messages"])
+    talk.append(r["choices"][0]["message"])
+check(rolled[0] == 0 and rolled[-1] > 10 and rolled == sorted(rolled) and all(n % 2 == 0 for n in rolled), "turns leave", rolled)
+check(len(set(rolled)) < 12, "what is left out stays for some turns", rolled)
+for body, named in [({"messages": talk + talk[-2:-1]}, "messages"), ({"messages": talk, "truncation": "disabled"}, "messages"),
+                    ({"messages": talk, "truncation": "yes"}, "truncation")]:
+    status, r = s.post(CHAT, body)
+    equal((status, r["error"]["param"]), (400, named), f"without it: {named}")
+r = s.post("/v1/responses", {"input": talk[1:-1], "truncation": "auto"})[1]
+check(r["usage"]["input_tokens_details"]["dropped_messages"] > 10, "/v1/responses", r)
+r = s.post("/api/chat", {"messages": talk[:-1], "truncate": True, "stream": False})[1]
+check(r["dropped_messages"] > 10, "/api/chat", r)
+check(s.post("/v1/messages/count_tokens", {"messages": talk[1:-1]})[1]["input_tokens"] > 256, "all of it is counted")
+s.stop()
+s = Server("-c", "256", "-n", "4", "--context-shift")
+check(s.post(CHAT, {"messages": talk[:-1]})[1]["usage"]["prompt_tokens_details"]["dropped_messages"] > 10, "--context-shift")
+equal(s.post(CHAT, user("word " * 3000))[0], 400, "one turn that is too long")
+s.stop()
+
 # A single model answers to any name; the context of a request ends it.
 s = Server("-c", "64", "-n", "5")
 equal(s.post(CHAT, user(QUESTION, model="gpt-5"))[1]["model"], "abacus-1m-f16", "any name")

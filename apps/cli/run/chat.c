@@ -4,22 +4,27 @@
 #include <stdlib.h>
 #include <string.h>
 
-int chat_tokens(const struct chat *c, bool for_reply, struct tokens *out, struct lutra_error *err)
+/* What the template gets; *json is to be freed when it was used, NULL: LUTRA_E_ARGUMENT. */
+static int chat_input(
+    const struct chat *c, bool for_reply, struct lutra_chat *chat, char **json, struct lutra_error *err)
 {
     const struct talk *t = c->talk;
+    lutra_chat_init(chat, sizeof *chat);
+    chat->json = *json = conversation_json(&c->past, 0);
+    chat->chat_template = t->chat_template;
+    chat->variables = t->variables;
+    chat->flags = (for_reply ? LUTRA_CHAT_REPLY : 0) | thinking_flags(&t->opts->thinking);
+    if (*json) return 0;
+    *err = (struct lutra_error){.code = LUTRA_E_ARGUMENT, .what = "a message of the conversation is not UTF-8 text"};
+    return LUTRA_E_ARGUMENT;
+}
+
+int chat_tokens(const struct chat *c, bool for_reply, struct tokens *out, struct lutra_error *err)
+{
     struct lutra_chat chat;
-    char *json = conversation_json(&c->past, 0);
-    if (!json) {
-        *err =
-            (struct lutra_error){.code = LUTRA_E_ARGUMENT, .what = "a message of the conversation is not UTF-8 text"};
-        return LUTRA_E_ARGUMENT;
-    }
-    lutra_chat_init(&chat, sizeof chat);
-    chat.json = json;
-    chat.chat_template = t->chat_template;
-    chat.variables = t->variables;
-    chat.flags = (for_reply ? LUTRA_CHAT_REPLY : 0) | thinking_flags(&t->opts->thinking);
-    int rc = tokenize_chat(t->engine.model, &chat, out, err);
+    char *json;
+    int rc = chat_input(c, for_reply, &chat, &json, err);
+    if (rc == 0) rc = tokenize_chat(c->talk->engine.model, &chat, out, err);
     free(json);
     return rc;
 }
@@ -37,29 +42,28 @@ static int fits(const struct chat *c, int n_most)
     return rc < 0 ? -1 : room;
 }
 
-/* The oldest turn leaves: all up to the second message of the user; false where there is only one. */
-static bool drop_turn(struct chat *c)
-{
-    int first = conversation_n_system(&c->past), next = first + 1;
-    while (next < c->past.n && strcmp(c->past.message[next].role, "user") != 0) next++;
-    if (next >= c->past.n) return false;
-    conversation_drop(&c->past, first, next - first);
-    rag_drop_turn(&c->talk->rag);
-    return true;
-}
-
-/* Drops the oldest turns until the rest, with room for a reply, takes no more than a share of the context.  0, or an
- * exit code after a message. */
+/* Leaves out the oldest turns where the conversation, with room for a reply, takes more than a share of the context.
+ * 0, or an exit code after a message. */
 static int make_room(struct chat *c, double share)
 {
-    int n_dropped = 0, n_before = c->past.n, n_ctx, room = 1;
-    lutra_session_sizes(c->talk->engine.session, &n_ctx, NULL, NULL);
-    while (c->past.n > conversation_n_system(&c->past) && (room = fits(c, (int)(n_ctx * share))) == 0 && drop_turn(c))
-        n_dropped = n_before - c->past.n;
-    if (n_dropped && !c->talk->opts->engine.quiet)
-        say("the context of %d tokens is full: the oldest %d messages were left out; -c N gives more", n_ctx,
-            n_dropped);
-    return room < 0 ? EXIT_FAILED : 0;
+    const struct talk *t = c->talk;
+    struct lutra_error err = {0};
+    struct lutra_chat chat;
+    char *json;
+    int n_ctx, first, n = 0;
+    if (!t->opts->roll) return 0;
+    lutra_session_sizes(t->engine.session, &n_ctx, NULL, NULL);
+    int most = (int)(n_ctx * share), rc = chat_input(c, true, &chat, &json, &err);
+    if (rc == 0)
+        rc = lutra_chat_roll(t->engine.model, &chat, most - rag_reserve(t->opts->n_predict, most), &first, &n, &err);
+    free(json);
+    if (rc < 0) return fail_with(&err);
+    for (int i = first; i < first + n; i++)
+        if (strcmp(c->past.message[i].role, "user") == 0) rag_drop_turn(&c->talk->rag);
+    if (n) conversation_drop(&c->past, first, n);
+    if (n && !t->opts->engine.quiet)
+        say("the context of %d tokens is full: the oldest %d messages were left out; -c N gives more", n_ctx, n);
+    return 0;
 }
 
 /* rag_place.put: into the conversation. */

@@ -27,6 +27,9 @@ static const struct option run_table[] = {
         .help = "chat; the default when the model has a chat template", .excludes = "-no-cnv"},
     {"-no-cnv --no-conversation", NULL, OPT_ON, AT(no_chat), NULL, .help = "continue the prompt as plain text",
         .common = true},
+    {"--context-shift", "CONTEXT_SHIFT", OPT_ON, AT(roll), NULL,
+        .help = "a chat longer than the context loses its oldest turns; the system message stays (default)"},
+    {"--no-context-shift", NULL, OPT_OFF, AT(roll), NULL, .help = "it ends with an error"},
     {"-st --single-turn", NULL, OPT_ON, AT(single_turn), NULL, .help = "answer once and leave", .common = true},
     {"-i --interactive", NULL, OPT_ON, AT(interactive), NULL,
         .help =
@@ -76,7 +79,7 @@ static void set_defaults(void *opts)
     thinking_options_init(&o->thinking);
     o->n_predict = -1;
     o->rag_passages = 5;
-    o->escape = o->perf = o->echo = true;
+    o->escape = o->perf = o->echo = o->roll = true;
 }
 
 static int list_sets(void *opts, struct option_set *set)

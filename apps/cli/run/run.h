@@ -35,7 +35,7 @@ struct run_options {
     struct engine_options engine;
     struct sampling_options sampling;
     const char *prompt, *file, *system, *system_file, *template_text, *template_file, *history, *rag;
-    bool chat, no_chat, single_turn, interactive, escape, ignore_eos, perf, color, show_special, echo, rag_anyway;
+    bool chat, no_chat, single_turn, interactive, escape, ignore_eos, perf, color, show_special, echo, rag_anyway, roll;
     int n_predict, rag_passages;
     struct option_list reverse;
     struct search_options search;
