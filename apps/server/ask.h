@@ -30,6 +30,8 @@ struct prompt {
     char *text;  /* to echo; freed with free() */
     int32_t id;  /* of the engine's request while it runs */
     int n_ended;
+    int n_cached;      /* tokens that were found when it began */
+    uint64_t begin_us; /* 0: it has not */
     bool running;
     /* Of a search: its run, its candidates' ends (by their numbers; owned), and these together. */
     lutra_search_run *search;
@@ -75,7 +77,9 @@ struct ask {
     bool log_probs, shows_log_probs; /* tokens are kept with their log-probabilities; for llama.cpp: and shown */
     bool tokens;                     /* llama.cpp: token ids are shown */
     bool timings;
-    bool keeps; /* how long its model stays open, Ollama's keep_alive; -1: for good */
+    bool progress;      /* of prompts is told in streams */
+    bool scores_prompt; /* the prompt's tokens, too, are told with their log-probabilities */
+    bool keeps;         /* how long its model stays open, Ollama's keep_alive; -1: for good */
     int64_t keep_us;
     /* Several candidates. */
     bool searches, events;    /* what becomes of them is told */

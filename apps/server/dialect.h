@@ -15,6 +15,12 @@ struct scored {
     struct lutra_token_prob top[LUTRA_TOP_LOGPROBS];
 };
 
+/* Tokens of a prompt: all, of these found in the cache, of these there now; milliseconds since it was begun. */
+struct progress {
+    int n_prompt, n_cached, n_done;
+    double ms;
+};
+
 /* A call of a tool. */
 struct call {
     char name[128], id[32];
@@ -30,6 +36,8 @@ struct choice {
     struct text answer, reasoning;
     struct scored *scored; /* [n_scored] where log_probs were asked for */
     int n_scored, n_told;  /* n_told: of them told in a stream */
+    struct scored *asked;  /* [n_asked] of its prompt, from the second token on, where those were asked for: only the */
+    int n_asked;           /* first choice of a prompt has them */
     struct lutra_end end;
     bool begun, ended;
 };
@@ -74,8 +82,9 @@ struct dialect {
     const char *ping;        /* keeps a silent stream alive; NULL = nothing can */
     void (*delta)(struct reply *r, const struct delta *d);
     void (*note)(struct reply *r, const char *member, size_t n); /* of "lutra", within a stream; NULL = none are told */
-    void (*finish)(struct reply *r);                             /* of a stream, all choices ended */
-    void (*whole)(struct reply *r);                              /* not a stream: everything at once */
+    void (*progress)(struct reply *r, int choice, const struct progress *p); /* within a stream; NULL: it is not told */
+    void (*finish)(struct reply *r);                                         /* of a stream, all choices ended */
+    void (*whole)(struct reply *r);                                          /* not a stream: everything at once */
     void (*refuse)(const struct problem *p, struct text *out);
     void (*broken)(const struct problem *p, struct text *out); /* an error within a stream */
 };
@@ -99,6 +108,8 @@ struct usage reply_usage(const struct reply *r);
 void reply_stop_json(const struct reply *r, const struct choice *c, const char *none, struct text *out);
 /* A call's arguments as an object; what the model wrote that is none becomes {"malformed": "..."}. */
 void reply_arguments(const struct call *call, struct text *out);
+/* llama.cpp's prompt_progress object. */
+void reply_progress(const struct progress *p, struct text *out);
 /* llama.cpp's timings object. */
 void reply_timings(const struct reply *r, struct text *out);
 /* Text of a token as bytes; static storage is not used: into out. */

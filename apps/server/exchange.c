@@ -59,6 +59,7 @@ void exchange_release(struct exchange *x)
         text_free(&x->reply.choice[i].answer);
         text_free(&x->reply.choice[i].reasoning);
         free(x->reply.choice[i].scored);
+        free(x->reply.choice[i].asked);
         for (int k = 0; k < x->reply.choice[i].n_call; k++) text_free(&x->reply.choice[i].call[k].arguments);
         free(x->reply.choice[i].call);
         calls_free(&x->reply.choice[i].calls);

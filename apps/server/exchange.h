@@ -26,7 +26,9 @@ struct page_file;
 enum event_kind {
     EVENT_TEXT,
     EVENT_END,
-    EVENT_NOTE, /* the text is a member of "lutra": "search":{...} */
+    EVENT_NOTE,     /* the text is a member of "lutra": "search":{...} */
+    EVENT_SCORED,   /* a token of the prompt of a choice */
+    EVENT_PROGRESS, /* of a choice's prompt */
 };
 
 /* What the engine said, in exchange.events; n_bytes of text follow. */
@@ -38,6 +40,7 @@ struct event {
     bool on_request; /* of a note: a stream has it only where events are asked for */
     size_t n_bytes;
     struct scored scored; /* token -1: none */
+    struct progress progress;
     struct lutra_end end;
 };
 

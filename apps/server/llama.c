@@ -36,6 +36,7 @@ static void read_common(struct ask *a, const struct fields *f)
     field_bool(f, "stream", &a->stream);
     field_bool(f, "return_tokens", &a->tokens);
     field_bool(f, "timings_per_token", &a->timings);
+    field_bool(f, "return_progress", &a->progress);
     field_int(f, "max_tokens", -1, 1 << 30, &a->set.max_tokens);
     field_int(f, "n_predict", -1, 1 << 30, &a->set.max_tokens);
     if (field_int(f, "t_max_predict_ms", 0, 1 << 30, &ms)) a->set.timeout_us = (uint64_t)ms * 1000;
@@ -165,6 +166,16 @@ static void tell_delta(struct reply *r, const struct delta *d)
     text_put(r->out, "}\n\n");
 }
 
+static void tell_progress(struct reply *r, int choice, const struct progress *p)
+{
+    text_print(r->out,
+        "data: {\"index\":%d,\"content\":\"\",\"tokens\":[],\"stop\":false,\"id_slot\":0,\"tokens_predicted\":0,"
+        "\"tokens_evaluated\":%d,\"prompt_progress\":",
+        choice, p->n_prompt);
+    reply_progress(p, r->out);
+    text_put(r->out, "}\n\n");
+}
+
 static void finish(struct reply *r)
 {
     (void)r; /* the last event says stop */
@@ -191,6 +202,7 @@ const struct dialect dialect_llama = {
     .stream_type = "text/event-stream",
     .ping = ": waiting\n\n",
     .delta = tell_delta,
+    .progress = tell_progress,
     .finish = finish,
     .whole = tell_whole,
     .refuse = llama_error,
@@ -203,6 +215,7 @@ const struct dialect dialect_infill = {
     .stream_type = "text/event-stream",
     .ping = ": waiting\n\n",
     .delta = tell_delta,
+    .progress = tell_progress,
     .finish = finish,
     .whole = tell_whole,
     .refuse = llama_error,

@@ -128,6 +128,7 @@ void openai_common(struct ask *a, const struct fields *f)
     if (field_int(f, "n", 1, ASK_CHOICES_MAX, &a->n)) a->set.n_samples = a->n;
     field_int(f, "max_tokens", -1, 1 << 30, &a->set.max_tokens);
     field_bool(f, "timings_per_token", &a->timings);
+    field_bool(f, "return_progress", &a->progress); /* llama.cpp's */
     ask_sampling(a, f);
     ask_grammar(a, f);
 }

@@ -137,6 +137,14 @@ static void tell_delta(struct reply *r, const struct delta *d)
         text_put(r->out, "\"finish_reason\":null}]}\n\n");
 }
 
+static void tell_progress(struct reply *r, int choice, const struct progress *p)
+{
+    open_choice(r, choice);
+    text_put(r->out, "{\"role\":\"assistant\",\"content\":null},\"finish_reason\":null}],\"prompt_progress\":");
+    reply_progress(p, r->out);
+    text_put(r->out, "}\n\n");
+}
+
 static void note(struct reply *r, const char *member, size_t n)
 {
     openai_open(r, PREFIX, CHUNK);
@@ -205,6 +213,7 @@ const struct dialect dialect_chat = {
     .ping = ": waiting\n\n",
     .delta = tell_delta,
     .note = note,
+    .progress = tell_progress,
     .finish = finish,
     .whole = tell_whole,
     .refuse = openai_error,

@@ -34,7 +34,7 @@ static void read_completion(struct ask *a, struct problem *p)
         if (best_of > a->n && a->stream) field_wrong(&f, "best_of", "above n in a stream");
         a->set.n_samples = best_of;
     }
-    if (a->echo && a->log_probs) field_wrong(&f, "echo", "with logprobs: those of a prompt are not given");
+    a->scores_prompt = a->echo && a->log_probs;
 }
 
 /* A token as a JSON string; one that is part of a character as "bytes:\xe2\x82", OpenAI's way.  Its text's length. */
@@ -75,24 +75,40 @@ static void tell_likely(const struct reply *r, const struct scored *s, struct te
     text_free(&name);
 }
 
-static void tell_log_probs(struct reply *r, const struct choice *c, int from)
+/* Tokens of the prompt that come with log-probs: the first choice of a prompt has them. */
+static int n_echoed(const struct reply *r, const struct choice *c)
+{
+    int n = r->ask->set.n_samples;
+    return r->ask->scores_prompt ? r->choice[(int)(c - r->choice) / n * n].n_asked + 1 : 0;
+}
+
+/* Token i of these and of what was said behind them; nothing is known of the prompt's first: its n_top is -1. */
+static struct scored scored_at(const struct reply *r, const struct choice *c, int i)
+{
+    int n = r->ask->set.n_samples, k = (int)(c - r->choice) / n, n_prompt = n_echoed(r, c);
+    if (i >= n_prompt) return c->scored[i - n_prompt];
+    return i > 0 ? r->choice[k * n].asked[i - 1] : (struct scored){.token = r->ask->prompt[k].token[0], .n_top = -1};
+}
+
+/* Those from .. to - 1. */
+static void tell_log_probs(struct reply *r, const struct choice *c, int from, int to)
 {
     size_t offset = 0;
     struct text tokens = {0}, values = {0}, tops = {0}, offsets = {0}, t = {0};
-    for (int i = 0; i < c->n_scored; i++) {
-        const struct scored *s = &c->scored[i];
+    for (int i = 0; i < to; i++) {
+        const struct scored s = scored_at(r, c, i);
         const char *comma = i > from ? "," : "";
         size_t at = offset;
-        offset += token_name(r, s->token, &t);
-        if (i >= from) {
-            text_put(&tokens, comma);
-            text_add(&tokens, t.bytes, t.n);
-            text_print(&values, "%s%.9g", comma, (double)s->log_prob);
-            text_print(&offsets, "%s%zu", comma, at);
-            text_print(&tops, "%s{", comma);
-            tell_likely(r, s, &tops);
-            text_put(&tops, "}");
-        }
+        offset += token_name(r, s.token, &t);
+        if (i < from) continue;
+        text_put(&tokens, comma);
+        text_add(&tokens, t.bytes, t.n);
+        text_print(&offsets, "%s%zu", comma, at);
+        text_print(&values, s.n_top < 0 ? "%snull" : "%s%.9g", comma, (double)s.log_prob);
+        text_print(&tops, s.n_top < 0 ? "%snull" : "%s{", comma);
+        if (s.n_top < 0) continue;
+        tell_likely(r, &s, &tops);
+        text_put(&tops, "}");
     }
     text_print(r->out, "{\"tokens\":[%s],\"token_logprobs\":[%s],\"top_logprobs\":[%s],\"text_offset\":[%s]}",
         tokens.bytes ? tokens.bytes : "", values.bytes ? values.bytes : "", tops.bytes ? tops.bytes : "",
@@ -105,13 +121,14 @@ static void tell_log_probs(struct reply *r, const struct choice *c, int from)
     text_free(&t);
 }
 
-static void tell_choice(struct reply *r, int shown, const struct choice *c, const char *text, size_t n, int from)
+static void tell_choice(
+    struct reply *r, int shown, const struct choice *c, const char *text, size_t n, int from, int to)
 {
     text_print(r->out, "{\"index\":%d,\"text\":", shown);
     text_json(r->out, text ? text : "", n);
     text_put(r->out, ",\"logprobs\":");
     if (r->ask->log_probs)
-        tell_log_probs(r, c, from);
+        tell_log_probs(r, c, from, to);
     else
         text_put(r->out, "null");
     text_put(r->out, ",");
@@ -124,12 +141,12 @@ static void tell_delta(struct reply *r, const struct delta *d)
     if (!c->begun && p->text) {
         openai_open(r, PREFIX, OBJECT);
         text_put(r->out, ",\"choices\":[");
-        tell_choice(r, d->choice, c, p->text, strlen(p->text), c->n_scored);
+        tell_choice(r, d->choice, c, p->text, strlen(p->text), 0, n_echoed(r, c));
         text_put(r->out, "\"finish_reason\":null}]}\n\n");
     }
     openai_open(r, PREFIX, OBJECT);
     text_put(r->out, ",\"choices\":[");
-    tell_choice(r, d->choice, c, d->text, d->n, c->n_told);
+    tell_choice(r, d->choice, c, d->text, d->n, n_echoed(r, c) + c->n_told, n_echoed(r, c) + c->n_scored);
     if (d->kind == DELTA_END)
         openai_end_choice(r, c, end_word(&c->end), "]}\n\n");
     else
@@ -174,7 +191,7 @@ static void tell_whole(struct reply *r)
         if (c->answer.n) text_add(&text, c->answer.bytes, c->answer.n);
         r->out->failed = r->out->failed || text.failed;
         if (i > 0) text_put(r->out, ",");
-        tell_choice(r, i, c, text.bytes, text.n, 0);
+        tell_choice(r, i, c, text.bytes, text.n, 0, n_echoed(r, c) + c->n_scored);
         openai_end_choice(r, c, end_word(&c->end), "");
     }
     text_free(&text);

@@ -74,6 +74,12 @@ static double per_second(double n, double us)
     return us > 0 ? n * 1e6 / us : 0;
 }
 
+void reply_progress(const struct progress *p, struct text *out)
+{
+    text_print(out, "{\"total\":%d,\"cache\":%d,\"processed\":%d,\"time_ms\":%.0f}", p->n_prompt, p->n_cached,
+        p->n_done, p->ms);
+}
+
 void reply_timings(const struct reply *r, struct text *out)
 {
     struct usage u = reply_usage(r);

@@ -7,18 +7,18 @@
 
 #include "state.h"
 
-static void keep_scored(struct choice *c, const struct scored *scored, struct text *out)
+static void keep_scored(struct scored **list, int *n, const struct scored *scored, struct text *out)
 {
-    if ((c->n_scored & (c->n_scored - 1)) == 0) { /* room doubles at powers of two */
-        size_t room = c->n_scored ? (size_t)c->n_scored * 2 : 1;
-        struct scored *grown = realloc(c->scored, room * sizeof *grown);
+    if ((*n & (*n - 1)) == 0) { /* room doubles at powers of two */
+        size_t room = *n ? (size_t)*n * 2 : 1;
+        struct scored *grown = realloc(*list, room * sizeof *grown);
         if (!grown) {
             out->failed = true;
             return;
         }
-        c->scored = grown;
+        *list = grown;
     }
-    c->scored[c->n_scored++] = *scored;
+    (*list)[(*n)++] = *scored;
 }
 
 /* A choice's text on its way. */
@@ -87,7 +87,7 @@ static void take_text(struct exchange *x, const struct event *e, const char *tex
     enum lutra_part part = whole ? LUTRA_PART_ANSWER : e->part;
     bool scored = a->log_probs && e->scored.token >= 0;
     if (e->part == LUTRA_PART_REASONING && e->scored.token >= 0) c->n_thought++;
-    if (scored) keep_scored(c, &e->scored, &x->out);
+    if (scored) keep_scored(&c->scored, &c->n_scored, &e->scored, &x->out);
     if (e->n_bytes > 0 && part == LUTRA_PART_ANSWER) calls_feed(&c->calls, text, e->n_bytes, &sink);
     if (e->n_bytes > 0 && part == LUTRA_PART_REASONING) on_text(&to, text, e->n_bytes, true);
     if (scored && !to.told) tell(&to, DELTA_TOKEN, "", 0);
@@ -116,14 +116,25 @@ static void take_note(struct exchange *x, const struct event *e, const char *mem
     }
 }
 
+static void take_progress(struct exchange *x, const struct event *e)
+{
+    const struct dialect *d = x->route->dialect;
+    if (d->progress) d->progress(&x->reply, e->choice, &e->progress);
+}
+
 void translate_events(struct exchange *x, const struct text *events)
 {
     struct event e;
     x->reply.out = &x->out;
     for (size_t at = 0; at + sizeof e <= events->n; at += sizeof e + e.n_bytes) {
         memcpy(&e, events->bytes + at, sizeof e);
+        struct choice *c = &x->reply.choice[e.choice];
         if (e.kind == EVENT_NOTE)
             take_note(x, &e, events->bytes + at + sizeof e);
+        else if (e.kind == EVENT_SCORED)
+            keep_scored(&c->asked, &c->n_asked, &e.scored, &x->out);
+        else if (e.kind == EVENT_PROGRESS)
+            take_progress(x, &e);
         else if (e.kind == EVENT_END)
             take_end(x, &e);
         else

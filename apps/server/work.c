@@ -28,6 +28,31 @@ static int on_text(void *user, const struct lutra_piece *piece)
     return 0;
 }
 
+static void on_prompt_piece(void *user, const struct lutra_prompt_piece *piece)
+{
+    struct prompt *p = user;
+    struct event e = {.kind = EVENT_SCORED,
+        .choice = p->first,
+        .scored = {.token = piece->token, .log_prob = piece->log_prob, .n_top = piece->n_top}};
+    for (int i = 0; i < piece->n_top; i++) e.scored.top[i] = piece->top[i];
+    exchange_event(p->exchange, &e, "");
+}
+
+static void on_prompt(void *user, int32_t request, int n_done, int n_prompt)
+{
+    struct prompt *p = user;
+    (void)request;
+    if (!p->begin_us) {
+        p->begin_us = clock_us();
+        p->n_cached = n_done;
+    }
+    struct event e = {.kind = EVENT_PROGRESS,
+        .choice = p->first,
+        .scored = {.token = -1},
+        .progress = {n_prompt, p->n_cached, n_done, (double)(clock_us() - p->begin_us) * 1e-3}};
+    exchange_event(p->exchange, &e, "");
+}
+
 static void on_end(void *user, const struct lutra_end *end)
 {
     struct prompt *p = user;
@@ -62,6 +87,8 @@ void work_submit(struct exchange *x)
         r.user = p;
         r.on_text = on_text;
         r.on_end = on_end;
+        if (a->scores_prompt) r.on_prompt_piece = on_prompt_piece;
+        if (a->progress && a->stream) r.on_prompt = on_prompt;
         int rc = lutra_submit(x->model->loaded.session, &r, &p->id, &err);
         p->running = rc == 0;
         bool text = rc == LUTRA_E_FORMAT || rc == LUTRA_E_UNSUPPORTED;

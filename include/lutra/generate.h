@@ -111,6 +111,16 @@ struct lutra_piece {
     int n_top;                          /* the request's top_logprobs; 0 where token is -1 */
 };
 
+/* A token of a prompt, as the model saw it coming. */
+struct lutra_prompt_piece {
+    int32_t request;
+    int index; /* in the prompt, 1 and on */
+    int32_t token;
+    float log_prob;                     /* natural, under the model, behind the tokens before it */
+    const struct lutra_token_prob *top; /* [n_top] the likeliest there, best first; borrowed */
+    int n_top;                          /* the request's top_logprobs */
+};
+
 struct lutra_end {
     int32_t request;
     int sample;
@@ -136,7 +146,7 @@ struct lutra_request {
     const int32_t *prompt; /* [n_prompt] copied at submit */
     int n_prompt;
     int n_samples;                         /* 1; they share the prompt's cache */
-    int max_tokens;                        /* -1 = until the context is full */
+    int max_tokens;                        /* -1 = until the context is full; 0 = none: the prompt is evaluated */
     const struct lutra_sampling *sampling; /* copied at submit; NULL = lutra_model_sampling() */
     const char *const *stop;               /* [n_stop] strings that end a sample; copied */
     int n_stop;
@@ -171,7 +181,8 @@ struct lutra_request {
     /* [n_stop_tokens] tokens that end a sample and are no part of its text, at most 64; copied. */
     const int32_t *stop_tokens;
     int n_stop_tokens;
-    /* Prompt tokens in the cache so far, after each pass that evaluated some; may be NULL. */
+    /* Prompt tokens in the cache so far: as the prompt begins, those that are found there; then after each pass that
+     * evaluated some.  May be NULL. */
     void (*on_prompt)(void *user, int32_t request, int n_done, int n_prompt);
     /* [n_text] the prompt as text, where `prompt` is NULL: tokens as LUTRA_ADD_SPECIAL | LUTRA_PARSE_SPECIAL makes
      * them.  Without known_hints. */
@@ -182,6 +193,9 @@ struct lutra_request {
      * With show_special they see control tokens, too.  Where the text is divided into channels they see all of it. */
     const char *structure;
     const struct lutra_request_experiment *experiment; /* lutra/experimental.h; NULL = none */
+    /* Hears of each prompt token but the first, once and in order, before the samples' text; may be NULL.  The prompt
+     * is then evaluated whole, whatever is cached, and none of its rows as bulk rows (docs/NUMERICS.md). */
+    void (*on_prompt_piece)(void *user, const struct lutra_prompt_piece *piece);
 };
 LUTRA_API void lutra_request_init(struct lutra_request *request, size_t size);
 

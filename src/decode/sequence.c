@@ -9,6 +9,7 @@ struct kv_past sequence_past(const struct sequence *q, int bulk)
 int sequence_open(struct sequence *q, struct kv_cache *kv, int bulk, int max_tok)
 {
     struct kv_past past = sequence_past(q, bulk);
+    if (q->scored) past.n_token = 0;
     int32_t n = 0;
     int rc = kv_seq_open_past(kv, &past, max_tok, &q->id, &n, NULL);
     if (rc < 0) q->id = -1;

@@ -22,6 +22,7 @@ struct sequence {
     int n_found;  /* of these, found in the cache when it got its room */
     int n_noted;  /* of these, whose hints are kept for others (the caller's) */
     uint64_t domain;
+    bool scored;             /* the prompt's tokens want log-probs: none is found in the cache, none is a bulk row */
     struct row_hints *hints; /* [n_token] what is likely behind each token, as far as known; NULL: not asked for */
 };
 

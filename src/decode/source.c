@@ -101,8 +101,10 @@ int pass_text(struct pass *pass, const struct sequence *q, int most, bool top)
 {
     int done = q->n_done, left = sequence_text(q) - done, last = q->n_prompt - 1;
     int room = pass->left.rows < most ? pass->left.rows : most;
+    if (q->scored && last >= done && room > pass->left.outs) room = pass->left.outs;
     if (pass->left.outs < 1 && last >= done && room > last - done) room = last - done;
-    int n = batch_fit(pass->batch->bulk, done, left, room);
+    int n = batch_fit(q->scored ? 0 : pass->batch->bulk, done, left, room);
+    uint32_t each = q->scored ? WANT_LOGPROB | (top ? WANT_TOPK : WANT_NOTHING) : ROW_BULK;
     for (int pos = done; pos < done + n; pos++)
         append(pass,
             (struct row){.token = q->token[pos],
@@ -110,8 +112,10 @@ int pass_text(struct pass *pass, const struct sequence *q, int most, bool top)
                 .seq = q->id,
                 .parent = pos == done ? -1 : pass->batch->n_row - 1,
                 .want = pos > last   ? WANT_NOTHING
-                        : pos < last ? ROW_BULK
-                                     : ROW_BULK | WANT_DRAW | want_top(pass, top),
+                        : pos < last ? each
+                                     : (each & ROW_BULK) | WANT_DRAW | want_top(pass, top),
+                .n_listed = q->scored && pos < last,
+                .listed = q->scored && pos < last ? &q->token[pos + 1] : NULL,
                 .hints = q->hints && pos < last ? &q->hints[pos] : NULL},
             q->domain);
     return n;

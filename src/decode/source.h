@@ -112,7 +112,8 @@ void pass_cut(struct pass *pass, int n_row);
 
 /* The next rows of a sequence's text (sequence_text), at most `most` and as many as there is room for, whole blocks
  * where a device has a bulk class (batch_fit).  Returns how many; the prompt's last row wants WANT_DRAW (top: and
- * WANT_TOPK), and no hints: all others of the prompt may, where the sequence asks for them. */
+ * WANT_TOPK), and no hints: all others of the prompt may, where the sequence asks for them.  Of a sequence that is
+ * scored the others want WANT_LOGPROB of the token behind them. */
 int pass_text(struct pass *pass, const struct sequence *q, int most, bool top);
 
 /* The draft of `token` behind a row, or -1. */

@@ -172,6 +172,7 @@ static bool open_prompt(lutra_session *s, struct request *r)
     r->n_cached = r->seq.n_found;
     r->start_us = clock_now_us(s->model->runtime->clock) - r->submit_us;
     s->stats.cached_tokens += (uint64_t)r->n_cached;
+    if (r->set.on_prompt) r->set.on_prompt(r->set.user, r->id, r->n_cached, r->set.n_prompt);
     return true;
 }
 

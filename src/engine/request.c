@@ -195,8 +195,12 @@ static int copy_request(lutra_session *s, struct request *r, const struct lutra_
     r->set.stop = calloc((size_t)set->n_stop + 1, sizeof *r->set.stop);
     int32_t *prompt = malloc((size_t)set->n_prompt * sizeof *prompt);
     r->set.prompt = prompt;
-    r->seq = (struct sequence){
-        .id = -1, .token = prompt, .n_token = set->n_prompt, .n_prompt = set->n_prompt, .domain = set->cache_domain};
+    r->seq = (struct sequence){.id = -1,
+        .token = prompt,
+        .n_token = set->n_prompt,
+        .n_prompt = set->n_prompt,
+        .domain = set->cache_domain,
+        .scored = set->on_prompt_piece != NULL};
     if (!prompt || !r->set.stop) return lutra_fail(err, LUTRA_E_NO_MEMORY, "request: out of memory");
     memcpy(prompt, set->prompt, (size_t)set->n_prompt * sizeof *prompt);
     r->prompt_hash = hash_bytes(set->cache_domain, prompt, (size_t)set->n_prompt * sizeof *prompt);

@@ -89,6 +89,10 @@ static void follow(lutra_session *s, struct sample *slot, const struct pass *pas
         pass->tip[slot->tip].taken = slot->row;
         pass->tip[slot->tip].picked = status < 0 ? -1 : pick->token;
     }
+    if (status == 0 && slot->request->set.max_tokens == 0) {
+        sample_end(s, slot, LUTRA_STOP_LENGTH);
+        return;
+    }
     if (status == 0) {
         if (slot->seq.hints) row_hints_of(session_result(s, slot->row), &slot->seq.hints[slot->seq.n_done - 1]);
         sample_advance(s, slot, pick);
@@ -235,6 +239,27 @@ static void tell_progress(struct request *r)
     if (r->set.on_prompt) r->set.on_prompt(r->set.user, r->id, q->n_done, q->n_token);
 }
 
+/* Its caller hears how likely its tokens were, those that he has not heard of: a prompt may be evaluated again. */
+static void tell_scored(const lutra_session *s, const struct request *r)
+{
+    struct lutra_token_prob top[LUTRA_TOP_LOGPROBS];
+    const struct sequence *q = &r->seq;
+    for (int i = 0; i < s->n_result; i++) {
+        const struct row_result *res = &s->result[i];
+        const struct row *row = &s->batch.row[res->row];
+        if (row->seq != q->id || row->pos < r->n_told || row->pos + 1 >= q->n_token) continue;
+        struct lutra_prompt_piece piece = {.request = r->id,
+            .index = row->pos + 1,
+            .token = row->listed[0],
+            .log_prob = res->listed_logit[0] - res->log_sum_exp,
+            .top = top};
+        for (; piece.n_top < res->n_top && piece.n_top < r->set.top_logprobs; piece.n_top++)
+            top[piece.n_top] =
+                (struct lutra_token_prob){res->top_id[piece.n_top], res->top_logit[piece.n_top] - res->log_sum_exp};
+        r->set.on_prompt_piece(r->set.user, &piece);
+    }
+}
+
 /* Texts advance; behind the last row of one, what has a slot draws: the samples of a prompt, or a sample that had lost
  * its room before it said anything. */
 static int take_prompts(void *self, const struct pass *pass, struct lutra_error *err)
@@ -246,6 +271,7 @@ static int take_prompts(void *self, const struct pass *pass, struct lutra_error 
         if (!w->slot) s->stats.prompt_tokens += (uint64_t)w->n_row;
         prefix_note(s, w->seq);
         if (!w->slot) {
+            if (w->seq->scored) tell_scored(s, w->request);
             tell_progress(w->request);
             if (w->row >= 0) request_start_samples(s, w->request, w->row);
         } else if (w->row >= 0) {

@@ -41,6 +41,23 @@ parts = [e for _, e in events("/completion", plain)]
 equal("".join(p["content"] for p in parts), ANSWER, "/completion, streamed")
 equal([p["stop"] for p in parts], [False] * (len(parts) - 1) + [True], "/completion: stop")
 equal(s.post("/completion", {**plain, "n_predict": 3})[1]["stop_type"], "limit", "stop_type limit")
+equal(s.post("/completion", {**plain, "n_predict": 0})[1]["tokens_predicted"], 0, "no tokens: the prompt is evaluated")
+
+
+def progress(events):
+    return [[e["prompt_progress"][k] for k in ("total", "cache", "processed")] for e in events if "prompt_progress" in e]
+
+
+new = {**plain, "prompt": [300 + i % 90 for i in range(200)], "n_predict": 2, "return_progress": True}
+first = [e for _, e in events("/completion", new)]
+equal((progress(first)[0], progress(first)[-1]), ([200, 0, 0], [200, 0, 200]), "return_progress")
+check("prompt_progress" in first[0] and first[0]["content"] == "" and not first[0]["stop"], "progress comes before the text", first[0])
+again = progress(e for _, e in events("/completion", new))
+check(again[0][1] > 100 and again[0][1] == again[0][2] and again[-1][2] == 200, "what was cached", again)
+chat = s.stream("/v1/chat/completions", {"messages": TALK, "return_progress": True, "temperature": 0})
+equal((progress(chat)[-1][2], chat[0]["choices"][0]["delta"]), (32, {"role": "assistant", "content": None}), "chat: progress")
+equal("".join(e["choices"][0]["delta"].get("content") or "" for e in chat), ANSWER, "chat: the text beside it")
+equal(progress(e for _, e in events("/completion", plain)), [], "no progress unless it is asked for")
 r = s.post("/completion", {**plain, "stop": ["never", "84"]})[1]
 equal((r["stop_type"], r["stopping_word"]), ("word", "84"), "stop_type word")
 equal([e["stopping_word"] for _, e in events("/completion", {**plain, "stop": ["84"]}) if e["stop"]], ["84"], "streamed")

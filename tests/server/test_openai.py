@@ -109,6 +109,28 @@ check(r["object"] == "text_completion" and r["choices"][0]["text"].startswith("S
 whole = r["choices"][0]["text"]
 equal("".join(e["choices"][0]["text"] for e in s.stream(TEXT, {"model": "tiny", "prompt": "Sam has", "max_tokens": 4,
                                                               "temperature": 0, "echo": True})), whole, "echo, streamed")
+
+# The prompt's tokens with their log-probs are what they were when the model said them.
+first = s.post("/tokenize", {"content": QUESTION, "add_special": True})[1]["tokens"]
+said = s.post("/completion", {"prompt": first, "n_predict": 8, "temperature": 0, "return_tokens": True, "n_probs": 2, "ignore_eos": True})[1]
+r = s.post(TEXT, {"prompt": first + said["tokens"], "max_tokens": 0, "echo": True, "logprobs": 2})[1]["choices"][0]
+scores = r["logprobs"]
+equal([len(scores[k]) for k in scores], [len(first) + 8] * 4, "echo with logprobs: a value a token")
+equal((scores["token_logprobs"][0], scores["top_logprobs"][0], r["finish_reason"]), (None, None, "length"), "... but the first")
+equal("".join(scores["tokens"]), r["text"], "... which are the text")
+for i, t in enumerate(said["completion_probabilities"]):
+    check(abs(scores["token_logprobs"][len(first) + i] - t["logprob"]) < 1e-5, f"log-prob of prompt token {i}", (t, i))
+    check(set(scores["top_logprobs"][len(first) + i]) >= {k["token"] for k in t["top_logprobs"]}, "likely tokens", (t, i))
+for n, more in ((1, {}), (2, {}), (1, {"max_tokens": 0})):
+    body = {"prompt": [first, "Ann"], "max_tokens": 5, "seed": 1, "temperature": 0, "echo": True, "logprobs": 1, "n": n, **more}
+    whole = s.post(TEXT, body)[1]["choices"]
+    parts = [{"text": "", **{k: [] for k in scores}} for _ in whole]
+    for e in s.stream(TEXT, body):
+        for c in e["choices"]:
+            parts[c["index"]]["text"] += c["text"]
+            for k in scores:
+                parts[c["index"]][k] += c["logprobs"][k]
+    equal(parts, [{"text": c["text"], **c["logprobs"]} for c in whole], f"echo with logprobs, streamed, n {n} {more}")
 r = s.post(TEXT, {"model": "tiny", "prompt": ["Sam has", "Tom has"], "max_tokens": 4, "n": 2, "seed": 1})[1]
 equal([c["index"] for c in r["choices"]], [0, 1, 2, 3], "several prompts with n")
 equal(s.post(TEXT, {"model": "tiny", "prompt": [5, 6, 7], "max_tokens": 1})[1]["usage"]["prompt_tokens"], 3, "token ids")

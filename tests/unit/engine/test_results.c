@@ -211,11 +211,116 @@ static void prompts_report_progress(void **state)
     open_session(&f, NULL);
     struct lutra_request r = request(&first, 0);
     OK(lutra_generate(f.s, &r, err));
-    assert_int_equal(first.n_done, 3);
-    assert_int_equal(first.done[0], 32);
-    assert_int_equal(first.done[1], 64);
-    assert_int_equal(first.done[2], N_PROMPT);
+    assert_int_equal(first.n_done, 4);
+    assert_int_equal(first.done[0], 0);
+    assert_int_equal(first.done[1], 32);
+    assert_int_equal(first.done[2], 64);
+    assert_int_equal(first.done[3], N_PROMPT);
+    r = request(&second, 0);
+    OK(lutra_generate(f.s, &r, err));
+    assert_int_equal(second.done[0], second.end.n_cached); /* what is found comes first */
+    assert_true(second.n_done == 2 && second.done[0] > 0 && second.done[1] == N_PROMPT);
     assert_true(first.end.start_us <= first.end.first_us && first.end.first_us <= first.end.end_us);
+    fixture_close(&f);
+}
+
+/* ---- a prompt's tokens ---- */
+
+struct scored {
+    int n, n_text;
+    float log_prob[N_PROMPT];
+    struct lutra_token_prob top[N_PROMPT][3];
+};
+
+static void on_prompt_piece(void *user, const struct lutra_prompt_piece *p)
+{
+    struct scored *h = user;
+    assert_int_equal(p->index, ++h->n); /* from 1 on, each once */
+    assert_int_equal(p->token, prompt[p->index]);
+    assert_int_equal(p->n_top, 3);
+    assert_int_equal(h->n_text, 0);
+    h->log_prob[p->index] = p->log_prob;
+    memcpy(h->top[p->index], p->top, 3 * sizeof *p->top);
+}
+
+static int count_text(void *user, const struct lutra_piece *p)
+{
+    ((struct scored *)user)->n_text += p->token >= 0;
+    return 0;
+}
+
+/* Each is what its row says of the token behind it, whatever is cached and how small the passes are; so is the text
+ * that follows. */
+static void prompt_tokens_have_log_probs(void **state)
+{
+    (void)state;
+    static struct scored h;
+    struct fixture f;
+    struct lutra_model_info info;
+    int32_t seq;
+    fixture_open(&f, "tiny-qwen2", "Q4_0", 2);
+    lutra_model_info_get(f.model, &info, sizeof info);
+    open_session(&f, NULL);
+    struct lutra_request r = request(&first, 0);
+    OK(lutra_generate(f.s, &r, err)); /* all of it is cached now */
+    for (int n_samples = 1; n_samples <= 2; n_samples++) {
+        memset(&h, 0, sizeof h);
+        r = request(&second, 3);
+        r.on_prompt_piece = on_prompt_piece, r.on_text = count_text, r.on_end = NULL, r.on_prompt = NULL;
+        r.user = &h, r.n_samples = n_samples, r.max_tokens = 2;
+        OK(lutra_generate(f.s, &r, err));
+        assert_int_equal(h.n, N_PROMPT - 1);
+        assert_int_equal(h.n_text, 2 * n_samples);
+    }
+    memset(&h, 0, sizeof h);
+    r.max_tokens = 0, r.n_samples = 1;
+    OK(lutra_generate(f.s, &r, err));
+    assert_int_equal(h.n, N_PROMPT - 1);
+    assert_int_equal(h.n_text, 0);
+
+    open_session(&f, NULL);
+    OK(lutra_seq_open(f.s, 0, &seq, err));
+    for (int i = 0; i < N_PROMPT - 1; i++) {
+        struct lutra_row row = {
+            .token = prompt[i], .pos = i, .seq = seq, .parent = -1, .want = LUTRA_WANT_LOGITS | LUTRA_WANT_LOGPROB};
+        row.target = prompt[i + 1];
+        OK(lutra_forward(f.s, &row, 1, sizeof row, err));
+        const struct lutra_row_result *res = lutra_forward_result(f.s, 0);
+        assert_true(h.log_prob[i + 1] == res->target_logit - res->log_sum_exp);
+        int n_better = 0;
+        for (int t = 0; t < info.n_vocab; t++) n_better += res->logits[t] > res->logits[h.top[i + 1][2].token];
+        assert_in_range(n_better, 0, 2);
+    }
+    fixture_close(&f);
+}
+
+/* Beside others, with too few blocks for all: a prompt that is evaluated again is told of once. */
+static void a_prompt_is_told_of_once(void **state)
+{
+    (void)state;
+    static struct heard other[2];
+    static struct scored h;
+    struct fixture f;
+    fixture_open(&f, "tiny-qwen2", "Q4_0", 2);
+    open_session(&f, NULL);
+    struct lutra_request r = request(&first, 3);
+    OK(lutra_generate(f.s, &r, err));
+    struct lutra_session_settings ss;
+    lutra_session_settings_init(&ss, sizeof ss);
+    ss.n_seq = 3, ss.n_ctx = 256, ss.n_batch = 32, ss.n_cache = 320;
+    lutra_session_close(&f.s);
+    OK(lutra_session_open(&f.s, f.model, &ss, err));
+    for (int i = 0; i < 2; i++) {
+        r = request(&other[i], 0);
+        r.max_tokens = 120, r.on_text = NULL, r.on_prompt = NULL;
+        OK(lutra_submit(f.s, &r, NULL, err));
+    }
+    r = request(&second, 3);
+    r.on_prompt_piece = on_prompt_piece, r.on_text = count_text, r.on_prompt = NULL, r.on_end = NULL, r.user = &h;
+    memset(&h, 0, sizeof h);
+    OK(lutra_generate(f.s, &r, err));
+    assert_int_equal(h.n, N_PROMPT - 1);
+    assert_int_equal(h.n_text, N_SAID);
     fixture_close(&f);
 }
 
@@ -226,6 +331,8 @@ int main(void)
         cmocka_unit_test(what_ended_it_is_named),
         cmocka_unit_test(short_answers_are_not_ended),
         cmocka_unit_test(prompts_report_progress),
+        cmocka_unit_test(prompt_tokens_have_log_probs),
+        cmocka_unit_test(a_prompt_is_told_of_once),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
