@@ -2,8 +2,8 @@
 
 usage: package.py CASE BUILD SOURCE CC CXX      exit status 77 (skipped) where a tool is missing
 
-Cases: install (into BUILD/tests/package/prefix, for the others), symbols, pkgconfig, cmake, subfolder, growth, bare;
-static in the long tests.
+Cases: install (into BUILD/tests/package/prefix, for the others), symbols, pkgconfig, cmake, subfolder, growth, bare,
+absent; static in the long tests.
 """
 import json
 import os
@@ -207,6 +207,33 @@ def bare():
             if missing is libraries and os.environ.get("LUTRA_TEST_LONG"):
                 run("cmake", "--build", tmp, "--target", "lutra")
                 says_why_not(Path(tmp) / "lutra")
+
+
+def names(which, files):
+    """Global symbols of object files and archives: those that they define, or lack."""
+    lines = run("nm", which, "--format=posix", *files).splitlines()
+    return {line.split()[0] for line in lines if line.strip() and not line.endswith(":")}
+
+
+def absent():
+    """A build without LUTRA_QUANTIZE has quantize/none.c in the place of two rooms: it defines what the others and the
+    program link of them, and the public functions."""
+    need("nm")
+    rooms = {p.stem.removeprefix("liblutra_"): p for p in BUILD.glob("liblutra_*.a")}
+    out = [rooms.pop(room) for room in ("quantize", "make")]
+    kept = [*rooms.values(), *BUILD.glob("CMakeFiles/lutra_cli.dir/**/*.o")]
+    if not any(p.suffix == ".o" for p in kept):
+        sys.exit("the program's object files are not where they were")
+    with tempfile.TemporaryDirectory() as tmp:
+        stand_in = Path(tmp) / "none.o"
+        run(CC, "-std=c11", "-D_GNU_SOURCE", *WARN, "-Wno-unused-parameter", f"-I{SOURCE}/include", f"-I{SOURCE}/src", "-c",
+            SOURCE / "src/quantize/none.c", "-o", stand_in)
+        there, gone = names("--defined-only", [stand_in]), names("--defined-only", out)
+    public = set(run("nm", "-D", "--defined-only", "--format=posix", BUILD / "liblutra.so").split())
+    wanted = gone & (names("--undefined-only", kept) | public) - names("--defined-only", kept)
+    if not {"lutra_quantize", "lutra_make_model"} <= wanted:
+        sys.exit(f"of quantize and make nothing is used: {sorted(wanted)}")
+    same("missing in quantize/none.c", sorted(wanted - there), [])
 
 
 def static():
