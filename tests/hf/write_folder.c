@@ -119,6 +119,12 @@ static bool is_qwen35(const struct weights *w)
     return strncmp(arch_of(w), "qwen35", 6) == 0;
 }
 
+/* Layers; blocks behind them draft. */
+static int n_layers(const struct weights *w)
+{
+    return (int)(number(w, "block_count", 0) - number(w, "nextn_predict_layers", 0));
+}
+
 /* The scaling as transformers has it; NULL: none. */
 static json_t *scaling(const struct weights *w)
 {
@@ -280,7 +286,7 @@ static void put_special(const struct weights *w, const struct hf_form *form, jso
         {"ssm.state_size", "linear_key_head_dim"}, {"ssm.state_size", "linear_value_head_dim"},
         {"ssm.group_count", "linear_num_key_heads"}, {"ssm.time_step_rank", "linear_num_value_heads"},
         {"full_attention_interval", "full_attention_interval"}};
-    int n_layer = (int)number(w, "block_count", 0);
+    int n_layer = n_layers(w);
     if (is_lfm2(w)) put_lfm2(w, o, n_layer);
     if (has_key(w, "expert_count")) put_experts(w, o);
     if (is_arch(w, "gemma4")) put_gemma4(w, o, n_layer);
@@ -313,7 +319,7 @@ static json_t *config_of(const struct weights *w, const struct hf_form *form)
     bool plus_norm = strcmp(m->eps, "rms_norm_eps") != 0 && !is_lfm2(w);
     json_t *o = json_object(), *names = json_pack("[s]", m->name);
     put_count(o, "hidden_size", number(w, "embedding_length", 0));
-    put_count(o, "num_hidden_layers", number(w, "block_count", 0));
+    put_count(o, "num_hidden_layers", n_layers(w));
     put_count(o, "intermediate_size", number(w, "feed_forward_length", 0));
     put_count(o, "num_attention_heads", number(w, "attention.head_count", 0));
     put_count(o, "num_key_value_heads", number(w, "attention.head_count_kv", 0));
@@ -532,6 +538,8 @@ static const char *hf_name(const struct weights *w, const char *gguf, char out[1
     static const char *const of_gpt_oss[][2] = {{"ffn_gate_inp", "mlp.router"}};
     static const char *const of_gemma4[][2] = {{"inp_gate", "per_layer_input_gate"}, {"proj", "per_layer_projection"},
         {"post_norm", "post_per_layer_input_norm"}};
+    static const char *const of_draft[][2] = {{"nextn.eh_proj", "fc"}, {"nextn.enorm", "pre_fc_norm_embedding"},
+        {"nextn.hnorm", "pre_fc_norm_hidden"}, {"nextn.shared_head_norm", "norm"}};
     static const char *const starcoder[][2] = {{"ffn_up", "mlp.c_fc"}, {"ffn_down", "mlp.c_proj"}};
     char part[64];
     int layer, n = 0;
@@ -574,8 +582,11 @@ static const char *hf_name(const struct weights *w, const char *gguf, char out[1
     if (!strcmp(part, "ffn_norm") && !strncmp(arch_of(w), "gemma", 5) && arch_of(w)[5])
         to = "pre_feedforward_layernorm";
     if (!strcmp(part, "ffn_up") && is_arch(w, "phi3")) to = "mlp.gate_up_proj";
+    for (size_t i = 0; i < sizeof of_draft / sizeof *of_draft; i++)
+        if (!strcmp(part, of_draft[i][0])) return snprintf(out, 128, "mtp.%s%s", of_draft[i][1], tail), out;
     if (!to) give_up(gguf);
-    snprintf(out, 128, "model.layers.%d.%s%s", layer, to, tail);
+    bool drafts = layer >= n_layers(w);
+    snprintf(out, 128, "%s.layers.%d.%s%s", drafts ? "mtp" : "model", drafts ? layer - n_layers(w) : layer, to, tail);
     return out;
 }
 
@@ -678,6 +689,7 @@ static void write_experts(const struct weights *w, const struct tensor *t, const
     if (sscanf(t->name, "blk.%d.ffn_%7[a-z]_exps", &layer, part) != 2) give_up(t->name);
     snprintf(base, sizeof base, "%smodel.layers.%d.%s.experts.", form->text_config ? "language_model." : "", layer,
         is_lfm2(w) ? "feed_forward" : "mlp");
+    if (layer >= n_layers(w)) snprintf(base, sizeof base, "mtp.layers.%d.mlp.experts.", layer - n_layers(w));
     snprintf(other, sizeof other, "blk.%d.ffn_up_exps.%s", layer, strrchr(t->name, '.') + 1);
     if (!together)
         write_each(w, t, base, !strcmp(part, "gate") ? "gate_proj" : !strcmp(part, "up") ? "up_proj" : "down_proj", s);
@@ -706,7 +718,8 @@ static void write_tensor(const struct weights *w, const struct tensor *t, const 
     bool log = strstr(t->name, ".ssm_a") && t->n_dim == 1;
     for (int64_t i = 0; log && i < t->ne[0]; i++) ((float *)(void *)copy)[i] = logf(-((float *)(void *)copy)[i]);
     for (int64_t i = 0; plus_1 && i < t->ne[0]; i++) ((float *)(void *)copy)[i] -= 1;
-    snprintf(name, sizeof name, "%s%s", form->text_config ? "language_model." : "", hf_name(w, t->name, bare));
+    bool inside = strncmp(hf_name(w, t->name, bare), "mtp.", 4) != 0 && form->text_config;
+    snprintf(name, sizeof name, "%s%s", inside ? "language_model." : "", bare);
     if (form->layers == HF_MIRRORED)
         mirror(w, t, (float *)(void *)copy, t->n_dim == 2 ? dim[0] : t->ne[0], t->n_dim == 2 ? dim[1] : 1);
     if (is_grouped(t, form)) {

@@ -26,6 +26,8 @@ static const struct {
     {"draft", {&drafter_model}},
     {"mtp", {&drafter_mtp}},
     {"auto", {&drafter_suffix, &drafter_siblings, &drafter_recycle, &drafter_extend, &drafter_mtp}},
+    {"draft-simple", {&drafter_model}}, /* as llama.cpp names them */
+    {"draft-mtp", {&drafter_mtp}},
 };
 enum { N_TYPE = sizeof types / sizeof *types };
 
@@ -498,8 +500,8 @@ static int choose(struct speculator *sp, struct lutra_error *err)
         int n, k = next_type(&at, &n);
         if (k < 0)
             return lutra_fail(err, LUTRA_E_UNSUPPORTED,
-                "spec_type: '%.*s' is not built (ngram-simple, suffix, siblings, calibrated, recycle, draft, mtp and "
-                "auto are, and store where a request drafts from one: --rag)",
+                "spec_type: '%.*s' is not built (ngram-simple, suffix, siblings, calibrated, recycle, draft or "
+                "draft-simple, mtp or draft-mtp, and auto are, and store where a request drafts from one: --rag)",
                 n < 100 ? n : 100, name);
         TRY(add_type(sp, k, err));
         model |= types[k].part[0] == &drafter_model;

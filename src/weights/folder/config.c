@@ -163,8 +163,7 @@ static int read_sizes(struct folder *f, struct lutra_error *err)
 {
     static const struct {
         const char *from, *to;
-    } counts[] = {{"hidden_size", "embedding_length"}, {"num_hidden_layers", "block_count"},
-        {"intermediate_size", "feed_forward_length"}};
+    } counts[] = {{"hidden_size", "embedding_length"}, {"intermediate_size", "feed_forward_length"}};
     bool longer = strcmp(f->family->arch, "command-r") == 0 && config_get(f, "model_max_length");
     const char *context = longer ? "model_max_length" : "max_position_embeddings";
     double eps = -1;
@@ -172,11 +171,11 @@ static int read_sizes(struct folder *f, struct lutra_error *err)
     TRY(config_count(f, context, &n, err));
     folder_put_u32(f, "context_length", n);
     for (size_t i = 0; i < sizeof counts / sizeof *counts; i++) {
-        if (i == 2 && f->family->flags & FAMILY_GEMMA4) continue; /* by layer */
-        if (i == 2 && f->family->flags & FAMILY_EXPERTS && !config_get(f, counts[i].from))
+        if (i == 1 && f->family->flags & FAMILY_GEMMA4) continue; /* by layer */
+        if (i == 1 && f->family->flags & FAMILY_EXPERTS && !config_get(f, counts[i].from))
             continue; /* experts' alone */
         TRY(config_count(f, counts[i].from, &n, err));
-        if (i == 2) TRY(adjust_feed_forward(f, &n, err));
+        if (i == 1) TRY(adjust_feed_forward(f, &n, err));
         folder_put_u32(f, counts[i].to, n);
     }
     TRY(config_count(f, "num_hidden_layers", &f->n_layer, err));

@@ -295,10 +295,14 @@ int folder_take_experts(struct folder *f, struct lutra_error *err)
             (unsigned long long)f->n_expert, MOST_EXPERTS);
     k.taken = calloc(f->list.n, sizeof *k.taken);
     if (!k.taken) return lutra_fail(err, LUTRA_E_NO_MEMORY, "%s: no memory for experts", f->label);
-    for (uint64_t i = f->n_dense_lead; i < f->n_layer && rc == 0; i++) {
+    for (uint64_t i = f->n_dense_lead; i < f->n_layer + f->n_draft && rc == 0; i++) {
+        bool drafts = i >= f->n_layer; /* an MTP block */
+        const char *name = drafts ? f->draft : embd->name;
+        size_t before = drafts ? strlen(name) - strlen("fc.weight") : (size_t)(tail - name);
         k.layer = (int)i;
-        snprintf(k.base, sizeof k.base, "%.*slayers.%d.%s", (int)(tail - embd->name < 128 ? tail - embd->name : 128),
-            embd->name, k.layer, f->family->flags & FAMILY_CONV ? "feed_forward." : "mlp.");
+        snprintf(k.base, sizeof k.base, "%.*slayers.%llu.%s", (int)(before < 128 ? before : 128), name,
+            (unsigned long long)(drafts ? i - f->n_layer : i),
+            f->family->flags & FAMILY_CONV ? "feed_forward." : "mlp.");
         for (size_t p = 0; p < sizeof parts / sizeof *parts && rc == 0; p++) rc = take_part(&k, &parts[p]);
     }
     if (rc == 0) rc = refuse_others(&k);

@@ -219,14 +219,13 @@ static int more_lfm2moe(struct folder *f, struct lutra_error *err)
     return more_lfm2(f, err);
 }
 
-#define QWEN35_DEFAULTS                                                                                                \
-    "{\"head_dim\":256,\"partial_rotary_factor\":0.25,\"full_attention_interval\":4,\"linear_conv_kernel_dim\":4,"     \
+#define QWEN35_KEYS                                                                                                    \
+    "\"head_dim\":256,\"partial_rotary_factor\":0.25,\"full_attention_interval\":4,\"linear_conv_kernel_dim\":4,"      \
     "\"linear_key_head_dim\":128,\"linear_value_head_dim\":128,\"linear_num_key_heads\":16,"                           \
-    "\"linear_num_value_heads\":32}"
+    "\"linear_num_value_heads\":32"
+#define QWEN35_DEFAULTS "{" QWEN35_KEYS "}"
 #define QWEN35MOE_DEFAULTS                                                                                             \
-    "{\"head_dim\":256,\"partial_rotary_factor\":0.25,\"full_attention_interval\":4,\"linear_conv_kernel_dim\":4,"     \
-    "\"linear_key_head_dim\":128,\"linear_value_head_dim\":128,\"linear_num_key_heads\":16,"                           \
-    "\"linear_num_value_heads\":32,\"num_experts\":256,\"num_experts_per_tok\":8,\"moe_intermediate_size\":512,"       \
+    "{" QWEN35_KEYS ",\"num_experts\":256,\"num_experts_per_tok\":8,\"moe_intermediate_size\":512,"                    \
     "\"shared_expert_intermediate_size\":512}"
 
 /* LongRoPE: two lists of factors become tensors (tensors.c); the magnitude both get. */

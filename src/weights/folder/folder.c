@@ -221,6 +221,7 @@ static int read_folder(struct folder *f, struct lutra_error *err)
         return lutra_fail(err, LUTRA_E_IO, "%s: a folder without a config.json, no Hugging Face model", f->label);
     TRY(folder_read_config(f, err));
     TRY(open_tensors(f, err));
+    folder_find_draft(f);
     TRY(folder_open_packed(f, err));
     put_general(f);
     TRY(folder_read_tokenizer(f, err));

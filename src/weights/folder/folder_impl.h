@@ -69,6 +69,8 @@ struct folder {
     uint64_t n_layer, n_head, n_kv_head, d_head, n_rot;
     uint64_t d_model, n_expert, d_ff_expert, n_dense_lead; /* n_expert 0: none; n_dense_lead: first layers without */
     uint64_t n_shared_kv;                                  /* last layers that read the keys and values of others */
+    const char *draft; /* the name of the MTP blocks' `fc.weight`, whose beginning all of theirs have; NULL: none */
+    uint64_t n_draft;  /* such blocks, counted behind the layers */
     bool tied;
     enum packing packing;
     struct weights_how how; /* as asked for */
@@ -143,6 +145,12 @@ const struct safetensors_tensor *folder_embeddings(const struct folder *f);
 
 /* Tensors that the model does not read: of pictures and sound, drafting blocks, copies. */
 bool folder_is_left_out(const struct folder *f, const char *name);
+
+/* What a tensor of MTP blocks is called behind the beginning that all of theirs have ("layers.0.mlp..."); NULL: it is
+ * none of theirs. */
+const char *folder_draft_name(const struct folder *f, const char *name);
+/* Finds them, and puts how many blocks there are in all. */
+void folder_find_draft(struct folder *f);
 
 /* ---- experts (experts.c) ---- */
 

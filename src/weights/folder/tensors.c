@@ -11,6 +11,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+enum { MOST_DRAFTS = 64 /* MTP blocks */ };
+
 /* ---- names ---- */
 
 struct renaming {
@@ -94,6 +96,14 @@ static const struct renaming recurrent[] = {
     {"linear_attn.dt_bias", "ssm_dt.bias"},
     {"post_attention_layernorm.", "post_attention_norm."},
 };
+/* Of MTP blocks, what is not a layer's: the first one's. */
+static const struct renaming of_draft[] = {
+    {"fc.", "nextn.eh_proj."},
+    {"pre_fc_norm_embedding.", "nextn.enorm."},
+    {"pre_fc_norm_hidden.", "nextn.hnorm."},
+    {"norm.", "nextn.shared_head_norm."},
+    {"embed_tokens.", "nextn.embed_tokens."},
+};
 static const struct renaming norms_before[] = {{"post_attention_layernorm.", "ffn_norm."}};
 static const struct renaming norms_behind[] = {
     {"post_attention_layernorm.", "post_attention_norm."},
@@ -133,6 +143,30 @@ static bool is_unread_kv(const struct folder *f, const char *name)
     return false;
 }
 
+const char *folder_draft_name(const struct folder *f, const char *name)
+{
+    size_t n = f->draft ? strlen(f->draft) - strlen("fc.weight") : 0;
+    return n && strncmp(name, f->draft, n) == 0 ? name + n : NULL;
+}
+
+void folder_find_draft(struct folder *f)
+{
+    static const char *const names[] = {
+        "mtp.fc.weight", "model.mtp.fc.weight", "language_model.mtp.fc.weight", "model.language_model.mtp.fc.weight"};
+    for (size_t i = 0; i < sizeof names / sizeof *names && !f->draft && f->family->flags & FAMILY_RECURRENT; i++) {
+        const struct safetensors_tensor *t = safetensors_find(&f->list, names[i]);
+        if (t) f->draft = t->name;
+    }
+    for (size_t i = 0; f->draft && i < f->list.n; i++) {
+        const char *name = folder_draft_name(f, f->list.tensor[i].name);
+        unsigned layer;
+        if (name && sscanf(name, "layers.%4u.", &layer) == 1 && layer < MOST_DRAFTS && layer >= f->n_draft)
+            f->n_draft = layer + 1;
+    }
+    folder_put_u32(f, "block_count", f->n_layer + f->n_draft);
+    if (f->n_draft) folder_put_u32(f, "nextn_predict_layers", f->n_draft);
+}
+
 bool folder_is_left_out(const struct folder *f, const char *name)
 {
     static const char *const of_senses[] = {"visual.", "model.visual.", "vision_tower.", "model.vision_tower.",
@@ -143,15 +177,44 @@ bool folder_is_left_out(const struct folder *f, const char *name)
     for (size_t i = 0; senses && i < sizeof of_senses / sizeof *of_senses; i++)
         if (begins(name, of_senses[i])) return true;
     if (is_unread_kv(f, name)) return true;
-    if (f->family->flags & FAMILY_RECURRENT && begins(name, "mtp.")) return true; /* drafts */
+    if (!f->draft && f->family->flags & FAMILY_RECURRENT && begins(name, "mtp.")) return true; /* parts of a block */
     return strstr(name, ".rotary_emb.inv_freq") || (f->tied && strstr(name, "lm_head."));
+}
+
+/* The same of a layer's, or NULL. */
+static const char *layer_name(const struct folder *f, uint64_t layer, const char *name, char out[GGUF_MAX_NAME + 1])
+{
+    char before[32];
+    snprintf(before, sizeof before, "blk.%llu.", (unsigned long long)layer);
+    if (RENAME(inside, name, before, out)) return out;
+    if (f->family->flags & FAMILY_CONV && RENAME(of_lfm2, name, before, out)) return out;
+    if (f->family->flags & FAMILY_RECURRENT && RENAME(recurrent, name, before, out)) return out;
+    if (f->family->flags & FAMILY_EXPERTS && RENAME(of_experts, name, before, out)) return out;
+    if (f->family->flags & FAMILY_GPT_OSS && RENAME(of_gpt_oss, name, before, out)) return out;
+    if (f->family->flags & FAMILY_GEMMA4 && RENAME(of_gemma4, name, before, out)) return out;
+    return f->family->flags & FAMILY_BEHIND ? RENAME(norms_behind, name, before, out)
+                                            : RENAME(norms_before, name, before, out);
+}
+
+/* The same of MTP blocks', which lie behind the layers. */
+static const char *draft_name(const struct folder *f, const char *name, char out[GGUF_MAX_NAME + 1])
+{
+    char before[32];
+    unsigned layer;
+    int skip = 0;
+    if (sscanf(name, "layers.%4u.%n", &layer, &skip) == 1 && skip > 0 && layer < f->n_draft)
+        return layer_name(f, f->n_layer + layer, name + skip, out);
+    snprintf(before, sizeof before, "blk.%llu.", (unsigned long long)f->n_layer);
+    return RENAME(of_draft, name, before, out);
 }
 
 /* As GGUF names it; a name without a counterpart stays, and the architecture refuses it. */
 static const char *gguf_name(const struct folder *f, const char *name, char out[GGUF_MAX_NAME + 1])
 {
-    char bare[GGUF_MAX_NAME + 1], before[32];
+    char bare[GGUF_MAX_NAME + 1];
+    const char *draft = folder_draft_name(f, name);
     int layer = -1, skip = 0;
+    if (draft && draft_name(f, draft, out)) return out;
     if (begins(name, "language_model."))
         name += strlen("language_model.");
     else if (begins(name, "model.language_model.")) {
@@ -160,18 +223,9 @@ static const char *gguf_name(const struct folder *f, const char *name, char out[
     }
     if (RENAME(outside, name, "", out)) return out;
     if (f->head != FAMILY_SPEAKS && RENAME(heads, name, "", out)) return out;
-    if (sscanf(name, "model.layers.%5d.%n", &layer, &skip) == 1 && skip > 0 && layer >= 0) {
-        snprintf(before, sizeof before, "blk.%d.", layer);
-        if (RENAME(inside, name + skip, before, out)) return out;
-        if (f->family->flags & FAMILY_CONV && RENAME(of_lfm2, name + skip, before, out)) return out;
-        if (f->family->flags & FAMILY_RECURRENT && RENAME(recurrent, name + skip, before, out)) return out;
-        if (f->family->flags & FAMILY_EXPERTS && RENAME(of_experts, name + skip, before, out)) return out;
-        if (f->family->flags & FAMILY_GPT_OSS && RENAME(of_gpt_oss, name + skip, before, out)) return out;
-        if (f->family->flags & FAMILY_GEMMA4 && RENAME(of_gemma4, name + skip, before, out)) return out;
-        if (f->family->flags & FAMILY_BEHIND ? RENAME(norms_behind, name + skip, before, out)
-                                             : RENAME(norms_before, name + skip, before, out))
-            return out;
-    }
+    if (sscanf(name, "model.layers.%5d.%n", &layer, &skip) == 1 && skip > 0 && layer >= 0 &&
+        layer_name(f, (uint64_t)layer, name + skip, out))
+        return out;
     snprintf(out, GGUF_MAX_NAME + 1, "%s", name);
     return out;
 }
@@ -263,7 +317,7 @@ static int take_vector(
     float *x = make_vector(f, t, n, err);
     if (!x) return LUTRA_E_NO_MEMORY;
     for (uint64_t i = 0; i < n; i++) x[i] = safetensors_f32(from, i);
-    bool is_norm = strstr(t->name, "_norm.weight") && !strstr(t->name, ".ssm_norm.");
+    bool is_norm = strstr(t->name, "norm.weight") && !strstr(t->name, ".ssm_norm.");
     bool is_log = f->family->flags & FAMILY_RECURRENT &&
                   strcmp(strrchr(t->name, '.') ? strrchr(t->name, '.') : "", ".ssm_a") == 0;
     for (uint64_t i = 0; is_log && i < n; i++) x[i] = -expf(x[i]);
