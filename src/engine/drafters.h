@@ -55,6 +55,13 @@ void session_pass_begin(lutra_session *s, struct pass *pass);
 /* What session_forward() has left, by ascending rows. */
 const struct row_result *session_results(const lutra_session *s, int *n);
 
+/* The state of a row, [d_model], behind the last norm: of a pass that is being filled, for rows with a result and
+ * without; then, once it has run, until the next one is filled.  NULL: nobody has asked.  Not every model leaves the
+ * states of rows without one; nothing is asked then. */
+bool session_leaves_states(const lutra_session *s);
+void session_ask_state(lutra_session *s, int32_t row);
+const float *session_state(const lutra_session *s, int32_t row);
+
 /* The session's passes are told on another one's timeline, too. */
 void session_share_timeline(lutra_session *s, const lutra_session *with);
 /* Of an MTP block's session: the states that the rows of its passes read, [n_batch][d_model]. */

@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: MIT
  *
- * Hints of a prompt's rows: what the model itself holds likely behind each of its tokens [SDNPU 4.3].
+ * What drafters want of a prompt's rows: hints, what the model itself holds likely behind each token [SDNPU 4.3]; and
+ * the states that an MTP block reads.
  *
  * A pass leaves what goes into the head only for rows that somebody wants a result of.  So behind the pass an op list
- * of its own runs on the rows with hints, some at a time: the model's operations from the first that takes wanted rows
- * on (the last layer's feed-forward and the head), with a head over a shortlist of the vocabulary: the tokens of the
- * prompts of this pass, then those their requests name, then the lowest ids, which vocabularies give to what is
- * commonest.  All its rows are bulk rows.  K/V, classes and results of the pass are what they are without.  Rows whose
- * hints are known (lutra_request_experiment.known_hints) are left out.
+ * of its own runs on the rows that ask, some at a time: the model's operations from the first that takes wanted rows on
+ * (the last layer's feed-forward and the head).  For hints the head is over a shortlist of the vocabulary: the tokens
+ * of the prompts of this pass, then those their requests name, then the lowest ids, which vocabularies give to what is
+ * commonest; for states alone it computes nothing.  All its rows are bulk rows.  K/V, classes and results of the pass
+ * are what they are without.  Rows whose hints are known (lutra_request_experiment.known_hints) are left out.
  */
 #include "engine/session_impl.h"
 
@@ -31,7 +32,7 @@ static int check_given(const struct op_list *list, uint64_t given, struct lutra_
 {
     for (int v = 0; v < list->n_value; v++)
         if (given >> v & 1 && list->value[v].rows != ROWS_ALL)
-            return lutra_fail(err, LUTRA_E_UNSUPPORTED, "spec_type: calibrated: value %d has no row for each token", v);
+            return lutra_fail(err, LUTRA_E_UNSUPPORTED, "spec_type: of value %d there is no row for each token", v);
     return 0;
 }
 
@@ -39,16 +40,20 @@ int hints_open(lutra_session *s, const struct lutra_session_settings *set, struc
 {
     struct hints *h = &s->hints;
     const struct op_list *all = model_ops(s->model->model);
-    int n_vocab = all->n_vocab;
-    if (!spec_settings_need_hints(&s->spec)) return 0;
+    int n_vocab = all->n_vocab, n_block = model_hparams(s->model->model)->n_draft_layer;
+    bool states = n_block > 0 && spec_settings_need_mtp(&s->spec) != SPEC_WITHOUT;
+    h->wanted = spec_settings_need_hints(&s->spec);
+    if (!h->wanted && !states) return 0;
     if (set->spec_shortlist < 0 || set->spec_shortlist > SHORTLIST_MOST)
         return lutra_fail(
             err, LUTRA_E_ARGUMENT, "spec_shortlist is %d, outside 0..%d", set->spec_shortlist, SHORTLIST_MOST);
     h->list = *all;
     h->list.n_op = all->n_op - op_list_tail(all, &h->list.given);
-    TRY(check_given(all, h->list.given, err));
+    int rc = check_given(all, h->list.given, err);
+    if (rc < 0) return h->wanted ? rc : 0;
+    h->states = states;
     h->n_row = s->n_batch < HINT_ROWS ? s->n_batch : HINT_ROWS;
-    h->n_short = set->spec_shortlist < n_vocab ? set->spec_shortlist : 0;
+    h->n_short = h->wanted && set->spec_shortlist < n_vocab ? set->spec_shortlist : 0;
     h->row_bytes = head_of(s)->weight[0]->tensor.bytes / (size_t)n_vocab;
     return 0;
 }
@@ -136,7 +141,7 @@ void hints_close(lutra_session *s)
 
 uint64_t lutra_session_hints(const lutra_session *s)
 {
-    if (!s || !s->hints.n_row) return 0;
+    if (!s || !s->hints.wanted) return 0;
     const uint64_t who[] = {packed_identity(s->model->weights), s->model->adapters, (uint64_t)s->hints.n_short};
     return hash_bytes(ROW_HINTS, who, sizeof who) | 1;
 }
@@ -192,6 +197,26 @@ static int choose(lutra_session *s, struct lutra_error *err)
 
 /* ---- a pass ---- */
 
+bool session_leaves_states(const lutra_session *s)
+{
+    return s->hints.states;
+}
+
+void session_ask_state(lutra_session *s, int32_t row)
+{
+    if (s->batch.row[row].want & WANT_ALL)
+        s->batch.row[row].want |= WANT_HIDDEN;
+    else
+        s->asked[row] = true;
+}
+
+const float *session_state(const lutra_session *s, int32_t row)
+{
+    const struct row_result *r = session_result(s, row);
+    if (r) return r->hidden;
+    return s->asked[row] ? s->state + (size_t)row * (size_t)model_ops(s->model->model)->d_model : NULL;
+}
+
 /* What the pass has left goes to where the hints' plan finds it. */
 static int share(lutra_session *s, const struct step *pass, struct lutra_error *err)
 {
@@ -200,13 +225,31 @@ static int share(lutra_session *s, const struct step *pass, struct lutra_error *
     return 0;
 }
 
-/* The rows of out_row want what hints are made of, in bulk. */
-static void ask(struct hints *h, int n)
+static bool is_known(const struct row *r)
 {
+    return r->hints && r->hints->p[0] > 0;
+}
+
+static bool wants_hints(const struct row *r)
+{
+    return r->hints && !is_known(r);
+}
+
+/* The rows of out_row want their states, and what hints are made of, in bulk.  Returns for how many hints are made. */
+static int ask(lutra_session *s, int n)
+{
+    struct hints *h = &s->hints;
+    size_t d = (size_t)model_ops(s->model->model)->d_model;
+    int n_hint = 0;
     for (int i = 0; i < n; i++) {
-        h->batch.row[h->out_row[i]].want = WANT_TOPK | ROW_BULK;
-        h->result[i].row = h->out_row[i];
+        int32_t row = h->out_row[i];
+        bool hint = wants_hints(&s->batch.row[row]), state = s->asked && s->asked[row];
+        n_hint += hint;
+        h->batch.row[row].want = ROW_BULK | (hint ? WANT_TOPK : 0u) | (state ? WANT_HIDDEN : 0u);
+        h->result[i].row = row;
+        h->result[i].hidden = state ? s->state + (size_t)row * d : NULL;
     }
+    return n_hint;
 }
 
 static void answer(lutra_session *s, int n)
@@ -214,11 +257,13 @@ static void answer(lutra_session *s, int n)
     struct hints *h = &s->hints;
     for (int i = 0; i < n; i++) {
         struct row_result *r = &h->result[i];
+        bool hint = (h->batch.row[r->row].want & WANT_TOPK) != 0;
+        h->batch.row[r->row].want = 0;
+        if (!hint) continue;
         for (int k = 0; h->n_short && k < r->n_top; k++) r->top_id[k] = h->id[r->top_id[k]];
-        row_hints_of(r, s->batch.row[h->out_row[i]].hints);
-        h->batch.row[h->out_row[i]].want = 0;
+        row_hints_of(r, s->batch.row[r->row].hints);
+        s->stats.hint_rows++;
     }
-    s->stats.hint_rows += (uint64_t)n;
 }
 
 int hints_run(lutra_session *s, const struct step *pass, const struct plan_rescue *rescue, struct lutra_error *err)
@@ -235,13 +280,11 @@ int hints_run(lutra_session *s, const struct step *pass, const struct plan_rescu
         h->batch.row[row].want = 0;
     }
     for (int row = 0, n = 0; row < n_row; row++) {
-        const struct row_hints *hints = s->batch.row[row].hints;
-        bool is_known = hints && hints->p[0] > 0;
-        s->stats.known_hint_rows += is_known;
-        if (hints && !is_known) h->out_row[n++] = row;
+        const struct row *r = &s->batch.row[row];
+        s->stats.known_hint_rows += is_known(r);
+        if (wants_hints(r) || (s->asked && s->asked[row])) h->out_row[n++] = row;
         if (n == 0 || (n < h->n_row && row < n_row - 1)) continue;
-        if (h->n_short) TRY(choose(s, err));
-        ask(h, n);
+        if (ask(s, n) > 0 && h->n_short) TRY(choose(s, err));
         step.n_out = n;
         TRY(plan_run(h->plan, &step, NULL, rescue, err));
         answer(s, n);

@@ -101,7 +101,7 @@ static int check_hints(const struct lutra_hints *h, int n_vocab, int at, struct 
 static int copy_for_hints(
     const lutra_session *s, struct request *r, const struct lutra_request_experiment *x, struct lutra_error *err)
 {
-    if (!s->hints.n_row) return 0;
+    if (!s->hints.wanted) return 0;
     int n = x->n_likely < s->hints.n_short ? x->n_likely : s->hints.n_short;
     int32_t *likely = calloc((size_t)n + 1, sizeof *likely);
     r->experiment.likely = likely;

@@ -52,6 +52,8 @@ int lutra_forward(lutra_session *s, const struct lutra_row *rows, int n_row, siz
     TRY(handle_check(s, "session", err));
     if (n_row < 1 || n_row > s->n_batch)
         return lutra_fail(err, LUTRA_E_ARGUMENT, "%d rows in a pass, outside 1..%d", n_row, s->n_batch);
+    struct pass none; /* nobody asks for more */
+    session_pass_begin(s, &none);
     for (int r = 0; r < n_row; r++) {
         struct lutra_row row;
         TRY(element_copy(&row_kind, &row, rows, r, row_size, err));

@@ -177,6 +177,8 @@ static int take_arrays(lutra_session *s, size_t *sum, struct lutra_error *err)
     TAKE(s->public_result, n_out);
     TAKE(s->logits, list->whole ? 0 : n_out * (size_t)list->n_vocab);
     TAKE(s->hidden, n_out * (size_t)list->d_model);
+    if (s->hints.states) TAKE(s->state, (size_t)s->n_batch * (size_t)list->d_model);
+    if (s->hints.states) TAKE(s->asked, s->n_batch);
     TAKE(s->top_id, n_out * ROW_TOPK);
     TAKE(s->top_logit, n_out * ROW_TOPK);
     TAKE(s->listed_logit, n_out * ROW_LISTED);
@@ -191,13 +193,13 @@ static int take_arrays(lutra_session *s, size_t *sum, struct lutra_error *err)
     TAKE(s->pick_status, s->n_seq);
     TAKE(tokens, n_text);
     TAKE(holds, hold * (size_t)s->n_seq);
-    TAKE(hints, s->hints.n_row ? n_text : 0);
+    TAKE(hints, s->hints.wanted ? n_text : 0);
     TAKE(s->way, 2 * s->n_seq + KV_SPARE);
-    TAKE(s->kept_hints, s->hints.n_row ? s->n_cache : 0);
-    if (!s->hints.n_row) s->kept_hints = NULL;
+    TAKE(s->kept_hints, s->hints.wanted ? s->n_cache : 0);
+    if (!s->hints.wanted) s->kept_hints = NULL;
     TRY(take_hints(s, sum, err));
     if (!s->arena.start) return 0;
-    if (!s->hints.n_row) hints = NULL;
+    if (!s->hints.wanted) hints = NULL;
     for (int i = 0; i < s->n_seq; i++) {
         size_t at = (size_t)i * ((size_t)s->n_ctx + 1);
         s->sample[i].seq = (struct sequence){.id = -1, .token = tokens + at, .hints = hints ? hints + at : NULL};
@@ -544,7 +546,7 @@ static void take_turn(lutra_session *s, uint32_t devices)
 static void begin_turn(lutra_session *s)
 {
     const atomic_uint *devices = &s->model->devices;
-    bool all = s->hints.n_row > 0 || atomic_load(&s->model->reading);
+    bool all = s->hints.wanted || atomic_load(&s->model->reading);
     uint32_t set = all ? (uint32_t)TURN_ALL : atomic_load(devices);
     take_turn(s, set);
     while (set != (uint32_t)TURN_ALL && set != atomic_load(devices)) { /* they were others when it was its turn */
@@ -585,17 +587,24 @@ static int hint_rows(const lutra_session *s, int32_t seq)
     return n;
 }
 
-/* The prompts' rows say what they hold likely. */
+static int asked_rows(const lutra_session *s)
+{
+    int n = 0;
+    for (int r = 0; s->asked && r < s->batch.n_row; r++) n += s->asked[r];
+    return n;
+}
+
+/* The prompts' rows say what they hold likely, and leave their states. */
 static int calibrate(
     lutra_session *s, const struct step *pass, const struct plan_rescue *rescue, struct lutra_error *err)
 {
     int n = hint_rows(s, -1);
-    if (n == 0) return 0;
+    if (n + asked_rows(s) == 0) return 0;
     uint64_t start = clock_now_us(s->model->runtime->clock);
     int rc = hints_run(s, pass, rescue, err);
     uint64_t us = clock_now_us(s->model->runtime->clock) - start;
-    s->stats.calibrate_us += us;
-    for (struct request *r = s->first; r; r = r->next)
+    *(n > 0 ? &s->stats.calibrate_us : &s->stats.draft_us) += us;
+    for (struct request *r = s->first; n > 0 && r; r = r->next)
         if (r->seq.id >= 0) r->calibrate_us += (double)us * hint_rows(s, r->seq.id) / n;
     return rc;
 }
@@ -677,6 +686,7 @@ static int check_rows(const lutra_session *s, struct lutra_error *err)
 void session_pass_begin(lutra_session *s, struct pass *pass)
 {
     struct row_room room = {s->n_batch, s->n_out, s->n_draft};
+    if (s->asked) memset(s->asked, 0, (size_t)s->n_batch * sizeof *s->asked);
     pass_begin(pass, &s->batch, s->tip, model_ops(s->model->model)->n_vocab, room);
 }
 

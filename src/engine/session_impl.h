@@ -22,7 +22,8 @@ enum { SESSION_STOP_BYTES = 512 /* longest stop string */, SESSION_BIAS = 4096 }
 
 /* hints.c */
 struct hints {
-    int n_row;           /* that run at once; 0: the session has no hints */
+    int n_row;           /* that run at once; 0: nobody wants more of a pass than its results */
+    bool wanted, states; /* hints of prompts; states of rows that want no result (session_ask_state) */
     int n_short;         /* tokens of the shortlist; 0: the whole vocabulary */
     size_t row_bytes;    /* of the head's matrix as in the file */
     struct op_list list; /* its operations: [list.n_op] */
@@ -98,6 +99,8 @@ struct lutra_session {
     int n_result;
     float *logits; /* [n_out][n_vocab] */
     float *hidden; /* [n_out][d_model] */
+    float *state;  /* [n_batch][d_model] of the rows that were asked for it: asked[row] */
+    bool *asked;   /* [n_batch]; both NULL where hints.states is not set */
     int32_t *top_id;
     float *top_logit;       /* [n_out][ROW_TOPK] */
     float *listed_logit;    /* [n_out][ROW_LISTED] */
@@ -133,13 +136,13 @@ int memory_follow(lutra_session *s, struct lutra_error *err);
 /* Takes the turn. */
 void memory_close(lutra_session *s);
 
-/* hints.c: whether the session's drafters want hints, and sizes; then, with its arrays, their op list. */
+/* hints.c: whether the session's drafters want hints or states, and sizes; then, with its arrays, their op list. */
 int hints_open(lutra_session *s, const struct lutra_session_settings *set, struct lutra_error *err);
 void hints_make(lutra_session *s);
 /* Its plan, on the devices that are left: at first, and when the model's has changed.  With the turn. */
 int hints_plan(lutra_session *s, struct lutra_error *err);
 void hints_close(lutra_session *s);
-/* Fills those of the rows that ask for them, behind the pass.  With the turn. */
+/* Fills hints and states of the rows that ask for them, behind the pass.  With the turn. */
 int hints_run(lutra_session *s, const struct step *pass, const struct plan_rescue *rescue, struct lutra_error *err);
 
 /* Adds the sources that every session has. */

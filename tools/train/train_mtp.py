@@ -1,11 +1,12 @@
 """Trains an MTP block for a bundled model, and writes the model with it.
 
-usage: train_mtp.py model.gguf model-mtp.gguf [--minutes 4 --problems 1000 --batch 24 --depth 3 --seed 1 --threads 1]
+usage: train_mtp.py model.gguf model-mtp.gguf [--begin OLD-mtp.gguf --minutes 4 --problems 1000 --batch 24 --depth 3 --seed 1
+                    --threads 1]
 
 The block is one more layer behind the model's (`blk.N.nextn.*`, as Qwen 3.5 has it): it reads the state that the model
 left behind a token, after the last norm, and the next token, and says what follows that; further on it reads its own
-states.  What it is to say is the model's own distribution there, whose weights stay as they are.  Its rows begin at a
-prompt's last token, as they do in the engine.
+states.  What it is to say is the model's own distribution there, whose weights stay as they are.  It reads all of a
+text, prompts too, as it does in the engine, and learns what replies go on with.  Each eighth update is of a long conversation.
 """
 import argparse
 import random
@@ -21,7 +22,9 @@ import bpe
 import import_gguf
 import problems
 from export import NAMES, U32, kv, string
-from model import Block, Model, RMSNorm
+from model import Block, Model, RMSNorm, rope_tables
+
+CTX = 2304
 
 
 class Mtp(nn.Module):
@@ -44,32 +47,33 @@ def load(path):
                         kv=of("attention.head_count_kv"), ff=of("feed_forward_length"), theta=of("rope.freq_base"),
                         vocab=len(keys["tokenizer.ggml.tokens"]))
     model = Model(c)
+    model.cos, model.sin = rope_tables(CTX, c.d // c.heads, c.theta)
     model.load_state_dict({import_gguf.our_name(n): torch.from_numpy(t.copy()) for n, t in tensors.items()})
     merges = [m.split(" ") for m in keys["tokenizer.ggml.merges"]]
     return model.requires_grad_(False), c, bpe.Tokenizer(keys["tokenizer.ggml.tokens"], merges)
 
 
 @torch.no_grad()
-def pool_of(model, tok, rng, n):
-    """Of n problems, from the last prompt token on: (states that the model leaves, tokens)."""
-    out = []
-    for _ in range(n):
+def text_of(model, tok, rng, turns):
+    """A conversation: (states that the model leaves, tokens, whether each is of a reply)."""
+    ids, reply = [], []
+    for _ in range(turns):
         made = problems.make(rng.randrange(10 ** 9))
-        start, ids = len(tok.encode(problems.chat(made[0]))) - 1, torch.tensor([tok.encode(problems.chat(*made))])
-        out.append((model.hidden(ids)[0, start:], ids[0, start:]))
-    return out
+        prompt, whole = len(tok.encode(problems.chat(made[0]))), tok.encode(problems.chat(*made))
+        ids, reply = ids + whole, reply + [False] * prompt + [True] * (len(whole) - prompt)
+    ids, reply = torch.tensor([ids[:CTX]]), torch.tensor(reply[:CTX])
+    return model.hidden(ids)[0], ids[0], reply
 
 
 def loss_of(mtp, model, batch, depth):
-    """Cross-entropy with what the model says, and how often the likeliest token is the model's, by depth."""
-    state, token = (nn.utils.rnn.pad_sequence([x[k] for x in batch], batch_first=True) for k in (0, 1))
-    there = nn.utils.rnn.pad_sequence([torch.ones(len(x[1]), dtype=torch.bool) for x in batch], batch_first=True)
+    """Cross-entropy with what the model says in replies, and how often the likeliest token is the model's, by depth."""
+    state, token, reply = (nn.utils.rnn.pad_sequence([x[k] for x in batch], batch_first=True) for k in range(3))
     said = model.logits(state)
     loss, right = 0, []
     for k in range(1, depth + 1):
         # the state of token t, or the block's own in its place, and token t + k: what the model says behind that
         state = mtp(model.embed(token[:, k:]), state[:, :token.shape[1] - k], model.cos, model.sin)
-        logits, want, here = model.logits(state), said[:, k:], there[:, k:]
+        logits, want, here = model.logits(state), said[:, k:], reply[:, k:]
         loss = loss - (want.softmax(-1) * logits.log_softmax(-1)).sum(-1)[here].mean() / k
         right.append((logits.argmax(-1) == want.argmax(-1))[here].float().mean().item())
     return loss, right
@@ -78,33 +82,45 @@ def loss_of(mtp, model, batch, depth):
 def train(a, model, c, tok):
     torch.manual_seed(a.seed)
     rng, mtp = random.Random(a.seed), Mtp(c)
-    pool = pool_of(model, tok, rng, a.problems)
+    if a.begin:
+        mtp.load_state_dict(block_of(a.begin, mtp, c.layers))
+    short = [text_of(model, tok, rng, 1) for _ in range(a.problems)]
+    long = [text_of(model, tok, rng, rng.randint(2, 20)) for _ in range(a.problems // 10)]
     opt = torch.optim.AdamW(mtp.parameters(), lr=3e-3, betas=(0.9, 0.95), weight_decay=0.01)
-    begun, step = time.time(), 0
-    while time.time() - begun < 60 * a.minutes:
-        done = (time.time() - begun) / (60 * a.minutes)
+    begun, step = time.process_time(), 0  # of processors: a busy machine trains the same
+    while time.process_time() - begun < 60 * a.minutes:
+        done = (time.process_time() - begun) / (60 * a.minutes)
         for g in opt.param_groups:
             g["lr"] = 3e-3 * min(1, (step + 1) / 30) * max(0.03, 1 - done)
-        loss, right = loss_of(mtp, model, rng.sample(pool, a.batch), a.depth)
+        loss, right = loss_of(mtp, model, rng.sample(long, 1) if step % 8 == 7 else rng.sample(short, a.batch), a.depth)
         opt.zero_grad()
         loss.backward()
         nn.utils.clip_grad_norm_(mtp.parameters(), 1.0)
         opt.step()
         step += 1
-        if step % 50 == 0:
-            print(f"{step} updates, {time.time() - begun:.0f} s: loss {loss.item():.3f}, right " +
+        if step % 50 in (0, 49):
+            print(f"{step} updates, {time.process_time() - begun:.0f} s: loss {loss.item():.3f}, right " +
                   " ".join(f"{r:.3f}" for r in right), flush=True)
     return mtp
 
 
-def tensors_of(mtp, layer):
-    sd = mtp.state_dict()
+def names_of(mtp, layer):
+    """(name in the file, name in the state) of the block's weights."""
     for gguf, ours in dict(enorm="enorm", hnorm="hnorm", eh_proj="eh", shared_head_norm="norm").items():
-        yield f"blk.{layer}.nextn.{gguf}.weight", sd[ours + ".weight"]
+        yield f"blk.{layer}.nextn.{gguf}.weight", ours + ".weight"
     for gguf, ours in NAMES.items():
         for part in ("weight", "bias"):
-            if f"block.{ours}.{part}" in sd:
-                yield f"blk.{layer}.{gguf}.{part}", sd[f"block.{ours}.{part}"]
+            if f"block.{ours}.{part}" in mtp.state_dict():
+                yield f"blk.{layer}.{gguf}.{part}", f"block.{ours}.{part}"
+
+
+def tensors_of(mtp, layer):
+    return [(gguf, mtp.state_dict()[ours]) for gguf, ours in names_of(mtp, layer)]
+
+
+def block_of(path, mtp, layer):
+    tensors = import_gguf.read(path)[1]
+    return {ours: torch.from_numpy(tensors[gguf].copy()) for gguf, ours in names_of(mtp, layer)}
 
 
 def write(source, path, added, layers):
@@ -139,6 +155,7 @@ if __name__ == "__main__":
     p = argparse.ArgumentParser()
     p.add_argument("source")
     p.add_argument("path")
+    p.add_argument("--begin", help="a file with a block that is trained on")
     p.add_argument("--minutes", type=float, default=4)
     p.add_argument("--problems", type=int, default=1000)
     p.add_argument("--batch", type=int, default=24)
@@ -149,4 +166,4 @@ if __name__ == "__main__":
     torch.set_num_threads(a.threads)
     trunk, config, tokenizer = load(a.source)
     block = train(a, trunk, config, tokenizer)
-    write(a.source, a.path, list(tensors_of(block, config.layers)), config.layers)
+    write(a.source, a.path, tensors_of(block, config.layers), config.layers)

@@ -5,6 +5,8 @@
  */
 #include "unit/engine/engine_fixture.h"
 
+#include <jansson.h>
+
 #include "engine/model_impl.h"
 #include "engine/session_impl.h"
 #include "unit/engine/mtp_block.h"
@@ -55,6 +57,38 @@ static void the_last_norm_is_optional(void **state)
     ss.n_ctx = 64;
     ss.spec_type = "mtp";
     OK(lutra_session_open(&f.s, f.model, &ss, err));
+    fixture_close(&f);
+}
+
+/* llama.cpp's names of the two drafters that run a model. */
+static void names_of_others_are_known(void **state)
+{
+    (void)state;
+    struct fixture f;
+    struct lutra_session_settings ss;
+    struct lutra_error why;
+    fixture_make(&f, &(struct where){0}, "tiny-qwen2", "F32", 0, 1);
+    add_mtp_block(f.path, &(struct mtp_form){0});
+    OK(lutra_model_open(&f.model, f.rt, f.path, NULL, err));
+    lutra_session_settings_init(&ss, sizeof ss);
+    ss.n_ctx = 64;
+    ss.spec_type = "draft-mtp,suffix";
+    OK(lutra_session_open(&f.s, f.model, &ss, err));
+    assert_non_null(f.s->drafter[DRAFTER_MTP].ops);
+    lutra_session_close(&f.s);
+    ss.spec_type = "mtp,draft-mtp";
+    assert_int_equal(lutra_session_open(&f.s, f.model, &ss, &why), LUTRA_E_ARGUMENT);
+    assert_non_null(strstr(why.what, "'draft-mtp' names a drafter a second time"));
+    ss.spec_type = "draft-simple";
+    assert_int_equal(lutra_session_open(&f.s, f.model, &ss, &why), LUTRA_E_UNSUPPORTED);
+    assert_non_null(strstr(why.what, "without a draft model (-md)"));
+    ss.draft_model = f.model;
+    OK(lutra_session_open(&f.s, f.model, &ss, err));
+    lutra_session_close(&f.s);
+    ss.spec_type = "draft-eagle3";
+    assert_int_equal(lutra_session_open(&f.s, f.model, &ss, &why), LUTRA_E_UNSUPPORTED);
+    assert_non_null(strstr(why.what, "'draft-eagle3' is not built"));
+    assert_non_null(strstr(why.what, "draft-mtp"));
     fixture_close(&f);
 }
 
@@ -228,7 +262,7 @@ static void a_trained_block_pays(void **state)
         int n_cache;
         double least; /* tokens a pass */
     } runs[] = {
-        {1, 0, 0, 2.0}, {1, 0.8f, 0, 1.4}, {4, 0.8f, 0, 1.2}, {4, 0.8f, 256, 1.1} /* somebody loses its room */};
+        {1, 0, 0, 2.4}, {1, 0.8f, 0, 2.2}, {4, 0.8f, 0, 1.5}, {4, 0.8f, 256, 1.5} /* somebody loses its room */};
     lutra_runtime *rt;
     lutra_model *model;
     (void)state;
@@ -250,13 +284,89 @@ static void a_trained_block_pays(void **state)
     lutra_runtime_close(&rt);
 }
 
+/* A line of models/abacus-test.jsonl as a turn of a conversation, the last one without its answer. */
+static void add_turn(char *text, size_t size, const char *line, bool last)
+{
+    json_t *o = json_loads(line, 0, NULL), *step;
+    size_t i, n = strlen(text);
+    assert_non_null(o);
+    n += (size_t)snprintf(text + n, size - n, "<|im_start|>user\n%s<|im_end|>\n<|im_start|>assistant\n",
+        json_string_value(json_object_get(o, "question")));
+    json_array_foreach(json_object_get(o, "steps"), i, step) if (!last) n +=
+        (size_t)snprintf(text + n, size - n, "%s\n", json_string_value(step));
+    if (!last)
+        n += (size_t)snprintf(
+            text + n, size - n, "#### %s<|im_end|>\n", json_string_value(json_object_get(o, "answer")));
+    assert_true(n < size);
+    json_decref(o);
+}
+
+/* Behind some 1,800 tokens, which help the block. */
+static void a_long_prompt_is_read(void **state)
+{
+    enum { N_TURN = 18, N_TEXT = 10, N_LINE = 512 };
+    static char line[N_LINE][2048], text[32768];
+    static int32_t token[2400];
+    static struct said said;
+    lutra_runtime *rt;
+    lutra_model *model;
+    lutra_session *s;
+    struct lutra_session_settings ss;
+    int n_line = 0, n_new = 0, n_prompt = 0;
+    (void)state;
+    FILE *f = fopen(LUTRA_SOURCE_DIR "/models/abacus-test.jsonl", "r");
+    assert_non_null(f);
+    while (n_line < N_LINE && fgets(line[n_line], sizeof *line, f)) n_line++;
+    fclose(f);
+    assert_true(n_line >= 300);
+    OK(lutra_runtime_open(&rt, NULL, err));
+    OK(lutra_model_open(&model, rt, LUTRA_SOURCE_DIR "/models/abacus-xs-mtp-f16.gguf", NULL, err));
+    lutra_session_settings_init(&ss, sizeof ss);
+    ss.n_ctx = 2400;
+    ss.spec_type = "mtp";
+    ss.experiment = fixture_row_cost(0.09f);
+    OK(lutra_session_open(&s, model, &ss, err));
+    memset(&said, 0, sizeof said);
+    for (int i = 0; i < N_TEXT; i++) {
+        struct lutra_request r;
+        int n;
+        text[0] = 0;
+        for (int k = 0; k < N_TURN; k++) add_turn(text, sizeof text, line[100 + 20 * i + k], false);
+        add_turn(text, sizeof text, line[i], true);
+        OK(lutra_tokenize(model, text, strlen(text), LUTRA_PARSE_SPECIAL, token, 2300, &n, err));
+        lutra_request_init(&r, sizeof r);
+        r.prompt = token;
+        r.n_prompt = n;
+        r.max_tokens = 80;
+        r.on_text = on_text;
+        r.on_end = on_end;
+        r.user = &said;
+        struct lutra_sampling greedy;
+        lutra_sampling_init(&greedy, sizeof greedy);
+        greedy.temperature = 0;
+        r.sampling = &greedy;
+        said.n[0] = 0;
+        OK(lutra_generate(s, &r, err));
+        n_new += said.n[0];
+        n_prompt += n;
+    }
+    print_message("%d tokens of prompts, %d in %d passes\n", n_prompt, n_new, said.n_pass);
+    assert_true(n_prompt > N_TEXT * 1700);
+    assert_true(n_new >= 1.8 * said.n_pass);
+    lutra_session_close(&s);
+    lutra_model_close(&model);
+    lutra_runtime_close(&rt);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(blocks_are_refused_by_name),
         cmocka_unit_test(the_last_norm_is_optional),
+        cmocka_unit_test(names_of_others_are_known),
         cmocka_unit_test(searches_stay_as_they_are),
         cmocka_unit_test(a_trained_block_pays),
+        cmocka_unit_test(a_long_prompt_is_read),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Drafts of the library's drafters and of callers, in sessions of one request: how many are taken, what they are refused
- * for, and that they change nothing.
+ * Drafts of the library's drafters and of callers, in sessions of one request: how many are taken, what is refused, and
+ * that they change nothing.
  */
 #include "drafts_fixture.h"
 
