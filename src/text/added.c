@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/sort.h"
 #include "base/status.h"
 #include "text/unicode.h"
 #include "text/utf8.h"
@@ -22,10 +23,9 @@ static uint32_t id_of(const struct text_added *added, uint32_t entry)
     return added->id ? added->id[entry] : entry;
 }
 
-static int by_bytes(const void *a, const void *b, void *user)
+static int by_bytes(uint32_t i, uint32_t j, const void *user)
 {
     const struct sorting *sort = user;
-    uint32_t i = *(const uint32_t *)a, j = *(const uint32_t *)b;
     struct text_bytes x = text_pieces_get(sort->added->pieces, i), y = text_pieces_get(sort->added->pieces, j);
     int order = memcmp(x.p, y.p, x.n < y.n ? x.n : y.n);
     if (order) return order;
@@ -41,7 +41,7 @@ static void sort_entries(const struct text_vocab *vocab, struct text_added *adde
 {
     struct sorting sort = {vocab, added};
     size_t n = 0;
-    qsort_r(added->entry, added->n, sizeof *added->entry, by_bytes, &sort);
+    sort_ids(added->entry, added->n, by_bytes, &sort);
     for (size_t i = 0; i < added->n; i++) {
         struct text_bytes piece = text_pieces_get(added->pieces, added->entry[i]);
         struct text_bytes last = n ? text_pieces_get(added->pieces, added->entry[n - 1]) : (struct text_bytes){0};

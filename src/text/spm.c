@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/sort.h"
 #include "base/status.h"
 #include "text/vocab_impl.h"
 
@@ -42,9 +43,9 @@ static float score_of(const float *scores, uint32_t id)
     return isnan(scores[id]) ? -INFINITY : scores[id];
 }
 
-static int by_score(const void *a, const void *b, void *scores)
+static int by_score(uint32_t a, uint32_t b, const void *scores)
 {
-    float x = score_of(scores, *(const uint32_t *)a), y = score_of(scores, *(const uint32_t *)b);
+    float x = score_of(scores, a), y = score_of(scores, b);
     return (x < y) - (x > y);
 }
 
@@ -55,7 +56,7 @@ int text_spm_open(struct text_vocab *vocab, const struct text_vocab_source *src)
     if (!listed) vocab->rank = malloc(vocab->n_tok * sizeof *vocab->rank);
     int rc = order && (listed || vocab->rank) ? 0 : LUTRA_E_NO_MEMORY;
     for (size_t i = 0; rc == 0 && i < vocab->n_tok; i++) order[i] = (uint32_t)i;
-    if (rc == 0 && !listed) qsort_r(order, vocab->n_tok, sizeof *order, by_score, (void *)src->scores);
+    if (rc == 0 && !listed) sort_ids(order, vocab->n_tok, by_score, src->scores);
     for (size_t i = 0; rc == 0 && !listed && i < vocab->n_tok; i++) {
         if (i > 0 && score_of(src->scores, order[i]) < score_of(src->scores, order[i - 1])) rank++;
         vocab->rank[order[i]] = rank;
