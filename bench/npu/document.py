@@ -285,7 +285,8 @@ class Figures:
     def mpgemv(self):
         rows = []
         for r in self.d["mpgemv_modelled"]:
-            each = [f"{r[n] * 256 / r['k'] / r['n']:.2f}" for n in ("lookup_packets", "masks_packets", "tiles_packets")]
+            each = [f"{r[n] * 256 / r['k'] / r['n']:.2f}" if n in r else ""
+                    for n in ("lookup_packets", "masks_packets", "tiles_packets")]
             rows.append([f"{r['k']}x{r['n']}", r["weights"], *each,
                          *times_of(r, "lookup", "masks", "tiles", "QNN, 4 bit per channel", "QNN, F16")])
         return table(["k x n", "weights", "lookup", "masks", "tiles", "lookup, us", "masks", "tiles", "QNN 4 bit",

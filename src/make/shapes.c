@@ -99,6 +99,10 @@ static const struct weights_shape shapes[] = {
     {"tiny-qwen2-16", "qwen2", 224, 2, 14, 2, 16, 352, 512, 512, false, 1e6f, 0, 1e-6f},
     {"tiny-qwen3-40", "qwen3", 64, 2, 8, 8, 40, 160, 512, 512, true, 1e6f, 0, 1e-6f},
     {"tiny-qwen3-8", "qwen3", 64, 3, 28, 4, 8, 96, 512, 512, false, 1e6f, 0, 1e-6f},
+    /* Norms per head, and sizes whose NPU kernels were counted (bench/npu). */
+    {"counted-32", "qwen3", 128, 4, 4, 2, 32, 384, 1024, 512, true, 1e6f, 0, 1e-6f},
+    {"counted-64", "qwen3", 256, 2, 4, 2, 64, 768, 512, 512, true, 1e6f, 0, 1e-6f},
+    {"counted-64-untied", "qwen3", 256, 3, 4, 2, 64, 768, 2048, 512, false, 1e6f, 0, 1e-6f},
 };
 
 static const struct weights_experts experts[] = {

@@ -66,6 +66,10 @@ extern const char *const npu_part_names[NPU_PARTS];
 int npu_decode_step(const struct npu_counts *b, const struct soc_profile *p, const struct npu_model *m, int batch,
     double context, struct npu_step *out);
 
+/* What such a step does: packets, bytes, products and calls of tiles of all its operations together. */
+int npu_step_work(
+    const struct npu_counts *b, const struct npu_model *m, int batch, double context, struct npu_work *out);
+
 /* A prompt of n tokens, in steps of up to NPU_CHUNK; logits of the last. */
 enum { NPU_CHUNK = 128 };
 int npu_prefill(

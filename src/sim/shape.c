@@ -36,8 +36,7 @@ static const struct quant {
     const char *kind[3];
 } quants[] = {{"w4", {4, 4, 4}, {"", "", ""}}, {"w8", {8, 8, 8}, {"", "", ""}},
     {"q4_0", {4.5, 8.5, 8.5}, {"Q4_0", "Q8_0", "Q8_0"}}, {"q8_0", {8.5, 8.5, 8.5}, {"Q8_0", "Q8_0", "Q8_0"}},
-    {"f16", {16, 16, 16}, {"F16", "F16", "F16"}},
-    {"w2", {2.5, 2.5, 8.5}, {"2 bit g64 asym", "2 bit g64 asym", "Q8_0"}}};
+    {"f16", {16, 16, 16}, {"F16", "F16", "F16"}}, {"w2", {2.5, 2.5, 8.5}, {"W2 planes", "W2 planes", "Q8_0"}}};
 enum { N_QUANTS = sizeof quants / sizeof *quants };
 
 const char *sim_shape_name(int i)

@@ -9,6 +9,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "npu/wire/layout.h"
 #include "npu/wire/planes.h"
 
 const char *const npu_part_names[NPU_PARTS] = {"products", "attention", "rows", "head", "message"};
@@ -125,6 +126,18 @@ static int gemm_work(
     return 0;
 }
 
+/* A row each: its block of 32 outputs is brought and becomes tiles, of which two are gathered from at a time. */
+static void embed_work(const struct npu_counts *b, const struct npu_step_op *o, struct npu_work *w)
+{
+    enum { K = 1536, N = 256, BLOCK = 32, GATHERED = 64 }; /* K, N: counted */
+    const struct npu_count *c = npu_count_of(b, "dequant", npu_name_of_kind(o->kind), 1, K, N);
+    struct npu_weights weights;
+    if (npu_weights_layout(o->kind, npu_weights_k((uint32_t)o->k), (uint32_t)o->n, &weights)) return;
+    w->dma_bytes = (double)o->m * weights.block_bytes;
+    w->gathers = (double)o->m * ((o->k + GATHERED - 1) / GATHERED);
+    if (c) w->packets = o->m * c->work.packets * ((double)o->k / K) / ((double)N / BLOCK);
+}
+
 /* What an operation of a step does, once; 0 packets: not counted. */
 static int op_work(const struct npu_counts *b, const struct npu_model *m, const struct npu_step_op *o, double keys,
     struct npu_work *w, enum npu_part *part)
@@ -145,23 +158,51 @@ static int op_work(const struct npu_counts *b, const struct npu_model *m, const 
     case NPU_OP_SWIGLU: return row_work(b, "swiglu", n, w);
     case NPU_OP_RELU2: return row_work(b, "relu2", n, w);
     case NPU_OP_ADD: return row_work(b, "add", n, w);
+    case NPU_OP_EMBED: embed_work(b, o, w); return 0;
     case NPU_OP_FIT: return row_work(b, "fit", n, w);
     case NPU_OP_UNFIT: return row_work(b, "unfit", n, w);
     default: return 0;
     }
 }
 
-static int add_op(const struct npu_counts *b, const struct soc_profile *p, const struct npu_model *m,
-    const struct npu_step_op *o, double keys, struct npu_step *s)
+/* The same, divided. */
+static int divided_work(const struct npu_counts *b, const struct npu_model *m, const struct npu_step_op *o, double keys,
+    struct npu_work *w, enum npu_part *part)
 {
     struct npu_op op = {
         .code = o->code, .kind = o->kind, .m = (uint32_t)o->m, .k = (uint32_t)o->k, .n = (uint32_t)o->n};
+    op.param = (uint32_t)o->param;
+    if (op_work(b, m, o, keys, w, part)) return -1;
+    npu_divide(&op, (int)keys, m->n_kv_head, m->n_head / m->n_kv_head, w);
+    return 0;
+}
+
+static int add_op(const struct npu_counts *b, const struct soc_profile *p, const struct npu_model *m,
+    const struct npu_step_op *o, double keys, struct npu_step *s)
+{
     struct npu_work w;
     enum npu_part part;
-    op.param = (uint32_t)o->param;
-    if (op_work(b, m, o, keys, &w, &part)) return -1;
-    npu_divide(&op, (int)keys, m->n_kv_head, m->n_head / m->n_kv_head, &w);
+    if (divided_work(b, m, o, keys, &w, &part)) return -1;
     add_work(p, &s->part[part], &w, o->times);
+    return 0;
+}
+
+int npu_step_work(
+    const struct npu_counts *b, const struct npu_model *m, int batch, double context, struct npu_work *out)
+{
+    struct npu_step_op op[NPU_STEP_OPS_MAX];
+    int n = npu_step_ops(m, batch, batch, op);
+    *out = (struct npu_work){0};
+    for (int i = 0; i < n; i++) {
+        struct npu_work w, sum = *out;
+        enum npu_part part;
+        if (divided_work(b, m, &op[i], context, &w, &part)) return -1;
+        *out = times(&w, op[i].times);
+        out->packets += sum.packets, out->alone += sum.alone, out->gathers += sum.gathers;
+        out->scatters += sum.scatters, out->tile_pairs += sum.tile_pairs;
+        out->dma_bytes += sum.dma_bytes, out->l2_bytes += sum.l2_bytes;
+        out->tile_calls = sum.tile_calls + op[i].times * w.tile_calls;
+    }
     return 0;
 }
 

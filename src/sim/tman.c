@@ -26,8 +26,8 @@ static const struct mode {
     double bytes_per_weight, tiles[2];
     int cpu, of_bitnet; /* of_bitnet: 1 of BitNet alone, 0 of the others alone, -1 of all */
 } modes[] = {
-    {"2 bit", "2 bit g64 asym", NPU_WAY_LOOKUP, .of_bitnet = 0},
-    {"4 bit", "4 bit g64 asym", NPU_WAY_LOOKUP, .of_bitnet = 0},
+    {"2 bit", "W2 planes", NPU_WAY_LOOKUP, .of_bitnet = 0},
+    {"4 bit", "W4 planes", NPU_WAY_LOOKUP, .of_bitnet = 0},
     {"ternary", "TQ2_0 planes", NPU_WAY_LOOKUP, .of_bitnet = 1},
     {"QNN, 4 bit per channel", "F16", NPU_WAY_TILES, 0.5, {0.5, 1}, .of_bitnet = -1},
     {"QNN, F16", "F16", NPU_WAY_TILES, 2, {1, 1}, .of_bitnet = -1},

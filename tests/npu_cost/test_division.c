@@ -7,7 +7,8 @@
 
 #include <math.h>
 
-#include "sim/division.h"
+#include "phone/data.h"
+#include "sim/counts.h"
 #include "npu/dsp/kernels.h"
 #include "npu/wire/planes.h"
 #include "npu/sim/sim.h"
@@ -266,6 +267,7 @@ static struct {
     const struct npu_transport_ops *ops;
     struct npu_op op[1024];
     int n_op, n_messages;
+    struct npu_sim_counters done; /* by the emulator */
 } seen;
 
 static int submit(
@@ -276,7 +278,7 @@ static int submit(
     return seen.ops->submit(self, op, n_op, ticket, err);
 }
 
-/* The messages of one row. */
+/* The messages of one row, behind four keys. */
 static void watch_a_step(const char *path, const char *device)
 {
     struct npu_transport_ops watched;
@@ -294,7 +296,10 @@ static void watch_a_step(const char *path, const char *device)
     struct npu_transport *link = npu_of(&f)->window[0].link;
     seen.n_op = seen.n_messages = 0;
     seen.ops = link->ops, watched = *link->ops, watched.submit = submit, link->ops = &watched;
+    struct npu_sim_counters *counters = npu_sim_counts(npu_local_sim(link));
+    memset(counters, 0, sizeof *counters);
     feed(f.s, seq, 4, 1, 0);
+    seen.done = *counters;
     shut(&f);
 }
 
@@ -354,10 +359,70 @@ static void a_step_of_lookups_is_made_of_what_the_model_says(void **state)
     compare_step(&lookups);
 }
 
+/* ---- a pass, by the emulator's counters ---- */
+
+static void same(const char *model, const char *what, double counted, double modelled)
+{
+    if (fabs(counted - modelled) > 1e-6 * counted + 1e-6)
+        fail_msg("%s: %.0f %s in the emulator, %.1f in the model", model, counted, what, modelled);
+}
+
+/* Bytes, gathers and tiles are those that the emulator counted, packets no fewer than its bound; round trips are
+ * messages of the device. */
+static void compare_pass(const struct npu_counts *counts, const struct npu_model *m)
+{
+    struct npu_work w;
+    const struct npu_sim_counters *c = &seen.done;
+    assert_int_equal(npu_step_work(counts, m, 1, NPU_SEGMENT, &w), 0);
+    same(m->name, "gathers", (double)c->issued[NPU_SIM_GATHER], w.gathers);
+    same(m->name, "scatters", (double)c->issued[NPU_SIM_SCATTER], w.scatters);
+    same(m->name, "bytes by DMA", (double)c->dma_read_bytes, w.dma_bytes);
+    same(m->name, "tile products", (double)c->tile_pairs, w.tile_pairs);
+    same(m->name, "calls of the tile unit", (double)c->tile_calls, w.tile_calls);
+    double packets = w.packets + w.alone, bound = (double)npu_sim_packet_bound(c);
+    printf("%s: %.0f packets of a step, the emulator's bound %.0f\n", m->name, packets, bound);
+    assert_true(bound > 0 && bound <= packets);
+    compare_step(m);
+}
+
+/* A model of the sizes of m in a file of F16. */
+static void watch_a_shape(const char *shape)
+{
+    char path[64];
+    lutra_runtime *rt;
+    struct lutra_make_model_settings ms;
+    lutra_make_model_settings_init(&ms, sizeof ms);
+    ms.shape = shape, ms.type = "F16", ms.seed = 3;
+    snprintf(path, sizeof path, "/tmp/lutra-npu-pass-%d.gguf", (int)getpid());
+    OK(lutra_runtime_open(&rt, NULL, err));
+    OK(lutra_make_model(rt, path, &ms, err));
+    lutra_runtime_close(&rt);
+    watch_a_step(path, "npu-sim");
+    remove(path);
+}
+
+static void a_pass_does_what_the_model_says(void **state)
+{
+    static const struct npu_model models[] = {
+        {"counted-32", "F16", "F16", "F16", 4, 128, 384, 4, 2, 32, 1024, .tied = 1, .head_norm = 1},
+        {"counted-64", "F16", "F16", "F16", 2, 256, 768, 4, 2, 64, 512, .tied = 1, .head_norm = 1},
+        {"counted-64-untied", "F16", "F16", "F16", 3, 256, 768, 4, 2, 64, 2048, .head_norm = 1}};
+    const struct sim_data *d = &sim_data[SIM_DATA_COUNTS];
+    struct npu_counts *counts;
+    (void)state;
+    OK(npu_counts_read(&counts, d->bytes, d->n_bytes, d->name, err));
+    for (int i = 0; i < 3; i++) {
+        watch_a_shape(models[i].name);
+        compare_pass(counts, &models[i]);
+    }
+    npu_counts_free(&counts);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(threads_share_what_the_model_says),
         cmocka_unit_test(stages_of_a_product_overlap), cmocka_unit_test(a_step_is_made_of_what_the_model_says),
-        cmocka_unit_test(a_step_of_lookups_is_made_of_what_the_model_says)};
+        cmocka_unit_test(a_step_of_lookups_is_made_of_what_the_model_says),
+        cmocka_unit_test(a_pass_does_what_the_model_says)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -85,7 +85,7 @@ kernels, modes = d['mpgemv_modelled'], {(m['model'], m['mode']): m for m in d['m
 assert len(kernels) == len(d['mpgemm_modelled']) == 16 and len(modes) == 14, (len(kernels), len(modes))
 for x in kernels:  # lookups have fewer packets than tiles, and gain no more than bytes allow
     assert x['lookup_packets'] < x['tiles_packets'], x
-    bits = {'2 bit g64 asym': 2.5, '4 bit g64 asym': 4.5, 'TQ2_0 planes': 2.125}[x['weights']]
+    bits = {'W2 planes': 2.5, 'W4 planes': 4.5, 'TQ2_0 planes': 2.125}[x['weights']]
     assert x['QNN, F16']['low_us'] < 16 / bits * x['lookup']['low_us'], x
 for model in ('Qwen3-8B', 'Llama-3.1-8B'):  # two copies do not leave 12 GB to anybody else
     assert modes[model, 'llm.npu']['memory_bytes'] > 11e9 > 6e9 > modes[model, '4 bit']['memory_bytes'], model

@@ -82,7 +82,10 @@ struct npu_transport {
  * too old: the text says what to do), LUTRA_E_ARGUMENT, LUTRA_E_NO_MEMORY, LUTRA_E_DEVICE_LOST. */
 typedef int npu_transport_open(
     struct npu_transport **out, const struct npu_transport_settings *settings, struct lutra_error *err);
-npu_transport_open npu_local_open;   /* the emulator, in this process */
+npu_transport_open npu_local_open; /* the emulator, in this process */
+/* Its emulator, for tests that read what it counts; of a transport that npu_local_open has opened. */
+struct npu_sim;
+struct npu_sim *npu_local_sim(struct npu_transport *transport);
 npu_transport_open npu_child_open;   /* a Hexagon program under qemu-hexagon */
 npu_transport_open npu_fastrpc_open; /* a phone's NPU */
 

@@ -29,6 +29,11 @@ static void local_close(struct npu_transport *self)
     free(l);
 }
 
+struct npu_sim *npu_local_sim(struct npu_transport *transport)
+{
+    return ((struct local *)transport)->sim;
+}
+
 /* Rules of the machine that kernels, or the host, broke: the first is kept as the reason. */
 static int faults(struct local *l)
 {

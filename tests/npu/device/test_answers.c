@@ -2,7 +2,7 @@
  *
  * The bundled models on the emulated NPU against the CPU: the same final answers, the same perplexity.
  *
- *     npu_device_answers [PROBLEMS]        12 problems, 100 with LUTRA_TEST_LONG=1, which the bars of 98 in 100 and
+ *     npu_device_answers [PROBLEMS]        6 problems, 100 with LUTRA_TEST_LONG=1, which the bars of 98 in 100 and
  *                                          0.2 % are meant for
  */
 #include "engine_fixture.h"
@@ -220,7 +220,7 @@ static void q4_0_answers_alike(void **state)
 
 int main(int argc, char **argv)
 {
-    n_problem = argc > 1 ? atoi(argv[1]) : getenv("LUTRA_TEST_LONG") ? 100 : 12;
+    n_problem = argc > 1 ? atoi(argv[1]) : getenv("LUTRA_TEST_LONG") ? 100 : 6;
     if (n_problem < 1 || n_problem > MAX_PROBLEMS) return 2;
     const struct CMUnitTest tests[] = {cmocka_unit_test(f16_models_answer_alike),
         cmocka_unit_test(few_bit_models_answer_alike), cmocka_unit_test(q4_0_answers_alike)};

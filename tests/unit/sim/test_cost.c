@@ -14,7 +14,8 @@
 #include <string.h>
 
 #include "base/status.h"
-#include "sim/cost.h"
+#include "phone/data.h"
+#include "sim/counts.h"
 
 static const char *const names[] = {"snapdragon-8gen2", "snapdragon-8gen3", "snapdragon-8elite"};
 
@@ -188,8 +189,70 @@ static void energies_follow_the_formula(void **state)
     struct npu_work w = {.packets = 200e3, .dma_bytes = 10e6, .tile_pairs = 5000};
     struct npu_interval mj = npu_cost_energy(&p, &w), us;
     near(mj.low, 0.34 + 0.04 + 0.02 + 0.4), near(mj.high, mj.low);
+    /* 50 us of packets of four threads, half of the 20 us of DMA behind them, 100 us of what one thread does alone; 300
+     * us of one thread's power; 1.5 x 10^6 bytes. */
+    w = (struct npu_work){
+        .packets = 100e3, .alone = 50e3, .alone_parts = 1, .stages = 2, .dma_bytes = 1e6, .l2_bytes = 0.5e6};
+    near(npu_cost_time(&p, &w).us.low, 50 + 20 / 2. + 100);
+    mj = npu_cost_energy(&p, &w);
+    near(mj.low, 0.16 + 0.03 + 0.06);
+    /* Calls of the tile unit and its products: 20 + 8 us of it, which take nothing else with them. */
+    w = (struct npu_work){.tile_calls = 400, .tile_pairs = 1000};
+    near(npu_cost_time(&p, &w).us.low, 28);
+    near(npu_cost_energy(&p, &w).low, 0.028 + 0.014);
+    /* 200 us of packets of two threads, which 60 of gathers stall at worst; 400 us of one thread's power. */
+    w = (struct npu_work){.packets = 200e3, .gathers = 6000, .parts = 2};
+    mj = npu_cost_energy(&p, &w);
+    near(mj.low, 0.2 + 0.04), near(mj.high, 0.26 + 0.04);
     mj = npu_cost_message_mj(&p, 3), us = npu_cost_message_us(&p, 3);
     near(us.low, 150), near(mj.high, 0.15 * 1.6);
+}
+
+/* A step of abacus-1m: 18 operations in each of 4 layers, 5 around them, 2 for tables and results; 79 operations are 5
+ * messages of 16, of which two are on their way.  So the host waits for one way, and for two more where the way takes
+ * longer than the NPU has to do meanwhile. */
+static void round_trips_by_hand(void **state)
+{
+    const struct sim_data *d = &sim_data[SIM_DATA_COUNTS];
+    const struct npu_model *m = npu_models;
+    struct npu_counts *counts;
+    struct npu_step s;
+    struct soc_profile p = exact();
+    (void)state;
+    while (strcmp(m->name, "abacus-1m") != 0) m++;
+    assert_int_equal(npu_counts_read(&counts, d->bytes, d->n_bytes, d->name, NULL), 0);
+    assert_int_equal(npu_step_messages(m), 5);
+    p.figure[NPU_MESSAGE_US] = (struct npu_interval){1, 1};
+    assert_int_equal(npu_decode_step(counts, &p, m, 1, 64, &s), 0);
+    near(s.part[NPU_MESSAGE].low_us, 1), near(s.part[NPU_MESSAGE].high_us, 1);
+    near(s.part[NPU_MESSAGE].low_mj, 1e-3 * 1.6);
+    const double low_us = s.whole.low_us - 1, high_us = s.whole.high_us - 1;
+    p.figure[NPU_MESSAGE_US] = (struct npu_interval){1e6, 1e6};
+    assert_int_equal(npu_decode_step(counts, &p, m, 1, 64, &s), 0);
+    near(s.part[NPU_MESSAGE].low_us, 3e6 - 2 * low_us / 5), near(s.part[NPU_MESSAGE].high_us, 3e6 - 2 * high_us / 5);
+    near(s.whole.low_us, low_us + 3e6 - 2 * low_us / 5);
+    npu_counts_free(&counts);
+}
+
+/* Norms of heads are operations of a step, on as many rows as there are heads. */
+static void head_norms_by_hand(void **state)
+{
+    const struct sim_data *d = &sim_data[SIM_DATA_COUNTS];
+    struct npu_model m = npu_models[0];
+    struct npu_counts *counts;
+    struct npu_work without, with;
+    (void)state;
+    assert_int_equal(npu_counts_read(&counts, d->bytes, d->n_bytes, d->name, NULL), 0);
+    assert_int_equal(npu_step_work(counts, &m, 2, 1024, &without), 0);
+    m.head_norm = 1;
+    assert_int_equal(npu_step_work(counts, &m, 2, 1024, &with), 0);
+    const struct npu_count *norm = npu_count_of(counts, "rms_norm", "f32", 1, 8192, 8192);
+    assert_non_null(norm);
+    /* Qwen2.5-1.5B: 28 layers, 12 + 2 heads of 128, two rows. */
+    near(with.packets - without.packets, 28 * 2 * 14 * 128 / 8192. * norm->work.packets);
+    near(with.l2_bytes - without.l2_bytes, 28 * 2 * 14 * 128 * 12.);
+    assert_true(with.dma_bytes == without.dma_bytes && with.tile_pairs == without.tile_pairs);
+    npu_counts_free(&counts);
 }
 
 /* More power, more energy, and no other time; a longer message, no longer operation. */
@@ -251,6 +314,7 @@ int main(void)
     const struct CMUnitTest tests[] = {cmocka_unit_test(profiles_of_the_repository_load),
         cmocka_unit_test(broken_profiles_are_refused_by_field_and_file), cmocka_unit_test(damaged_profiles_do_no_harm),
         cmocka_unit_test(times_follow_the_formula), cmocka_unit_test(energies_follow_the_formula),
+        cmocka_unit_test(round_trips_by_hand), cmocka_unit_test(head_norms_by_hand),
         cmocka_unit_test(power_is_not_time), cmocka_unit_test(intervals_contain_what_is_between)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
