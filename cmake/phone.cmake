@@ -3,6 +3,7 @@ set(embedded ${PROJECT_BINARY_DIR}/phone/data.c)
 set(text "/* Made by cmake/phone.cmake. */\n#include \"phone/data.h\"\n\n")
 set(table "")
 foreach(file bench/npu/counts.json bench/npu/scaling.json bench/npu/published_hetero.json
+             bench/npu/published_sdnpu.json
              profiles/snapdragon-8gen2.json profiles/snapdragon-8gen3.json profiles/snapdragon-8elite.json)
   set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/${file})
   string(MAKE_C_IDENTIFIER ${file} name)

@@ -14,6 +14,6 @@ struct sim_data {
 };
 
 extern const struct sim_data sim_data[];
-enum { SIM_DATA_COUNTS, SIM_DATA_SCALING, SIM_DATA_HETERO, SIM_DATA_PROFILES };
+enum { SIM_DATA_COUNTS, SIM_DATA_SCALING, SIM_DATA_HETERO, SIM_DATA_SDNPU, SIM_DATA_PROFILES };
 
 #endif

@@ -10,7 +10,7 @@
 
 #include "base/status.h"
 #include "phone/data.h"
-#include "sim/report.h"
+#include "sim/figures.h"
 #include "sim/tables.h"
 
 /* Intervals wider than this decide nothing; a figure so near is counted as reached. */
@@ -63,15 +63,6 @@ static const char big[] = "Llama-8B";
 static const char *const models[] = {"Llama-8B", "Llama-7B", "Llama-3B", "InternLM-1.8B"};
 static const int fixed_rows[] = {64, 256, 1024}, above_rows[] = {135, 265, 525};
 enum { N_MODELS = 4, N_FIXED = 3, N_ABOVE = 3 };
-
-struct figure {
-    const char *id, *part; /* part: of a published pair */
-    double (*value)(const struct figure *f, const struct soc_profile *p);
-    const char *model;
-    int rows, k, n;
-    enum sim_plan plan;
-    enum soc_figure figure;
-};
 
 static double product(const struct figure *f, const struct soc_profile *p)
 {
@@ -190,7 +181,7 @@ static double energy(const struct figure *f, const struct soc_profile *p)
 
 #define ON(id, part, rows, k, n)                                                                                       \
     {                                                                                                                  \
-        id, part, product, NULL, rows, k, n, 0, 0                                                                      \
+        id, part, product, NULL, rows, k, n, 0, 0, 0, NULL                                                             \
     }
 #define PRODUCT(id, rows, k, n) ON(id, "gpu", rows, k, n), ON(id, "npu", rows, k, n)
 static const struct figure figures[] = {PRODUCT("gemv_square", 1, 4096, 4096), PRODUCT("gemv_tall", 1, 4096, 28672),
@@ -203,7 +194,8 @@ static const struct figure figures[] = {PRODUCT("gemv_square", 1, 4096, 4096), P
     {"prepare_135", .value = prepare_ms, .rows = 135}, {"prepare_1000", .value = prepare_ms, .rows = 1000},
     {"prefill_most_8b", .value = most_rate, .model = big},
     {"prefill_256_internlm", .value = rate, .model = "InternLM-1.8B", .rows = 256},
-    {"prefill_gain", .value = prefill_gain}, {"elite_gain", .value = elite_gain, .model = big, .rows = 256},
+    {"prefill_gain", .value = prefill_gain},
+    {"elite_gain", .value = elite_gain, .model = big, .rows = 256, .elite = true},
     {"decode_8b", .value = rate, .model = big, .rows = 1}, {"decode_3b", .value = rate, .model = "Llama-3B", .rows = 1},
     {"decode_internlm", .value = rate, .model = "InternLM-1.8B", .rows = 1},
     {"decode_gain_8b", .value = over_tensor, .model = big, .rows = 1, .plan = SIM_LAYER},
@@ -216,7 +208,7 @@ static const struct figure figures[] = {PRODUCT("gemv_square", 1, 4096, 4096), P
     {"gain_weight", .value = ablation, .k = 2}, {"power_layer", .value = power, .rows = 256, .plan = SIM_LAYER},
     {"energy_gpu", .value = energy, .rows = 256, .plan = SIM_GPU_ONLY},
     {"energy_layer", .value = energy, .rows = 256, .plan = SIM_LAYER}};
-enum { N_FIGURES = sizeof figures / sizeof *figures };
+static const struct figure_list hetero = {figures, sizeof figures / sizeof *figures};
 
 /* ---- intervals ---- */
 
@@ -270,6 +262,7 @@ static void add_row(
         const char *verdict = judge(&s, value, unit);
         json_object_set_new(row, "modelled", sim_span_json(&s));
         json_object_set_new(row, "verdict", json_string(verdict));
+        json_object_set_new(row, "error_percent", json_real(100 * (factor(s.middle, unit) / factor(value, unit) - 1)));
         *near += verdict[0] == 'w';
     } else {
         json_object_set_new(row, "verdict", json_string("not modelled"));
@@ -277,7 +270,8 @@ static void add_row(
     json_array_append_new(rows, row);
 }
 
-static json_t *compare_rows(const json_t *published, const struct soc_profile *gen3, const struct soc_profile *elite)
+json_t *sim_compare_figures(const json_t *published, const struct figure_list *list, const struct soc_profile *gen3,
+    const struct soc_profile *elite)
 {
     json_t *rows = json_array();
     const json_t *item;
@@ -287,21 +281,21 @@ static json_t *compare_rows(const json_t *published, const struct soc_profile *g
     {
         const char *id = json_string_value(json_object_get(item, "id"));
         bool is_held = strcmp(json_string_value(json_object_get(item, "use")), "held out") == 0, found = false;
-        int before = near;
-        for (int f = 0; f < N_FIGURES; f++) {
+        int before = near, n = 0;
+        for (size_t k = 0; k < list->n; k++) {
+            struct figure f = list->figure[k];
             const json_t *value = json_object_get(item, "published");
-            if (strcmp(figures[f].id, id) != 0) continue;
-            if (figures[f].part) value = json_object_get(value, figures[f].part);
-            add_row(rows, item, &figures[f], figures[f].value == elite_gain ? elite : gen3, json_number_value(value),
-                &near);
-            found = true;
+            if (strcmp(f.id, id) != 0) continue;
+            if (f.part) value = json_object_get(value, f.part);
+            f.file = published;
+            add_row(rows, item, &f, f.elite ? elite : gen3, json_number_value(value), &near);
+            found = true, n++;
         }
         if (!found) add_row(rows, item, NULL, gen3, json_number_value(json_object_get(item, "published")), &near);
-        held += is_held;
+        held += is_held ? (n ? n : 1) : 0;
         if (is_held) near_held += near - before;
     }
-    return json_pack("{s:s, s:s, s:i, s:i, s:o}", "times", "modelled, not measured", "profile", gen3->name, "held_out",
-        held, "held_out_within_20_percent", near_held, "figures", rows);
+    return json_pack("{s:i, s:i, s:o}", "held_out", held, "held_out_within_20_percent", near_held, "figures", rows);
 }
 
 /* What counted kernels say, on every profile of the library, or on a file's alone. */
@@ -316,23 +310,34 @@ static json_t *counted_json(const struct soc_profile *all, int n, struct lutra_e
     return tables;
 }
 
+static json_t *figures_json(int data, const struct figure_list *list, const struct soc_profile *p)
+{
+    json_t *published = json_loadb(sim_data[data].bytes, sim_data[data].n_bytes, 0, NULL);
+    json_t *out = published ? sim_compare_figures(published, list, &p[1], &p[2]) : NULL;
+    json_decref(published);
+    return out;
+}
+
 json_t *sim_papers_json(const struct sim_case *c, struct lutra_error *err)
 {
     static const char *const names[NPU_PROFILES_MAX] = {"8gen2", "8gen3", "8elite"};
     struct soc_profile *p = malloc(NPU_PROFILES_MAX * sizeof *p);
-    const struct sim_data *d = &sim_data[SIM_DATA_HETERO];
-    json_t *published = json_loadb(d->bytes, d->n_bytes, 0, NULL), *out = NULL, *counted = NULL;
-    if (!p || !published) {
+    json_t *out = NULL, *counted = NULL;
+    if (!p) {
         lutra_fail(err, LUTRA_E_NO_MEMORY, "no memory for the papers' figures");
     } else {
         int rc = 0;
         for (int i = 0; i < NPU_PROFILES_MAX && !rc; i++) rc = soc_profile_open(&p[i], names[i], err);
         if (c->is_file) p[1] = *c->profile;
         if (!rc) counted = c->is_file ? counted_json(&p[1], 1, err) : counted_json(p, NPU_PROFILES_MAX, err);
-        if (counted) out = compare_rows(published, &p[1], &p[2]);
+        if (counted) out = figures_json(SIM_DATA_HETERO, &hetero, p);
     }
-    if (out) json_object_set_new(out, "counted", counted);
-    json_decref(published);
+    if (out) {
+        json_object_set_new(out, "times", json_string("modelled, not measured"));
+        json_object_set_new(out, "profile", json_string(p[1].name));
+        json_object_set_new(out, "sdnpu", figures_json(SIM_DATA_SDNPU, &sim_figures_sdnpu, p));
+        json_object_set_new(out, "counted", counted);
+    }
     free(p);
     return out;
 }

@@ -73,6 +73,19 @@ lutra sim --papers
 expect_code 0 'papers'
 expect_out '| held out | within 20 % |' 'held-out figures'
 expect_out '| fitted |' 'fitted ones'
+expect_out '| SDNPU Table 3 | +G+SD, Llama-3B |  | 46.25 ms/token | 46.25 ' "[SDNPU]'s"
+lutra sim --papers -o json
+expect_json "$WORK/out" "
+d = json.load(open('$WORK/out'))['sdnpu']
+rows = {(r['what'].split(':')[0], r.get('processor')): r for r in d['figures']}
+assert d['held_out'] >= 18 and d['held_out_within_20_percent'] >= 11, (d['held_out'], d['held_out_within_20_percent'])
+for m in ('Qwen2.5-1.5B', 'Qwen2.5-0.5B', 'Llama-3B'):  # what was fitted comes back
+    for what in ('NPU alone', '+G', '+SD'):
+        assert abs(rows[what, m]['error_percent']) < 1e-6, (what, m)
+# 57.41 - 9.69 - 22.37, by hand; a prompt of 16.75 and a reply of 30.97 over 4.21
+assert abs(rows['+G+SD', 'Qwen2.5-1.5B']['modelled']['middle'] - 25.35) < 1e-6
+assert abs(rows['calibrated and extended drafts, too', 'Qwen2.5-1.5B']['modelled']['middle'] - 24.103) < 1e-3
+assert rows['calibrated and extended drafts, too', 'Qwen2.5-1.5B']['verdict'] == 'missed'" "[SDNPU]'s as JSON"
 expect_out 'not modelled' 'what is not modelled'
 
 lutra sim --law lutra --shape Qwen2.5-1.5B --quant q4_0
