@@ -10,11 +10,16 @@
 
 enum { N_CTX = 512, N_PROMPT = 300 };
 
-static void open_with_block(struct fixture *f, const char *shape)
+static void open_with_block_on(struct fixture *f, const char *device, const char *shape)
 {
-    fixture_make(f, &(struct where){0}, shape, "F32", 0, 1);
+    fixture_make(f, &(struct where){device, NULL}, shape, device && strstr(device, "npu") ? "Q8_0" : "F32", 0, 2);
     add_mtp_block(f->path, &(struct mtp_form){0});
     OK(lutra_model_open(&f->model, f->rt, f->path, NULL, err));
+}
+
+static void open_with_block(struct fixture *f, const char *shape)
+{
+    open_with_block_on(f, NULL, shape);
 }
 
 static void open_session(struct fixture *f, int n_seq, int n_batch, int n_cache)
@@ -118,16 +123,22 @@ static void prompts_share_passes(void **state)
 static void states_are_those_of_results(void **state)
 {
     enum { N = 90 };
-    static const char *const shapes[] = {"tiny-qwen2", "tiny-qwen35"};
+    static const struct {
+        const char *shape, *device;
+    } runs[] = {{"tiny-qwen2", NULL}, {"tiny-qwen35", NULL}, {"tiny-qwen2", "cpu-ref"}, {"tiny-qwen2", "cpu:0,cpu:1"},
+        {"tiny-qwen2", "npu-sim"}};
     static int32_t prompt[N];
     (void)state;
     make_prompt(prompt, N, N);
-    for (size_t i = 0; i < 2; i++) {
+    for (size_t i = 0; i < sizeof runs / sizeof *runs; i++) {
         struct fixture f;
+        int cpu[2] = {0};
+        if (runs[i].device && strchr(runs[i].device, ',') && (cpu_allowed(cpu, 2) < 2 || cpu[0] || cpu[1] != 1))
+            continue;
         struct lutra_row row[N];
         static float want[N][1024];
         int32_t seq;
-        open_with_block(&f, shapes[i]);
+        open_with_block_on(&f, runs[i].device, runs[i].shape);
         open_session(&f, 1, N, 0);
         size_t d = (size_t)model_ops(f.model->model)->d_model;
         OK(lutra_seq_open(f.s, N, &seq, err));
@@ -151,7 +162,8 @@ static void states_are_those_of_results(void **state)
                 error += apart * apart;
             }
         }
-        print_message("%s: states are %.2g of their size apart\n", shapes[i], sqrt(error / sum));
+        print_message("%s, %s: states are %.2g of their size apart\n", runs[i].shape,
+            runs[i].device ? runs[i].device : "cpu", sqrt(error / sum));
         assert_true(sqrt(error / sum) < (f.s->batch.bulk ? 0.02 : 1e-5));
         run(&f);
         fixture_close(&f);
