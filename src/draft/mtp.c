@@ -35,7 +35,7 @@ struct reading {
     const int32_t *token; /* [n_prompt] as the block's text, borrowed from the request */
     int n_prompt;
     int32_t seq;
-    int pos, end; /* rows that the block is to evaluate: not before the first one of the pass that it lacks */
+    int pos, end; /* rows that the block is to evaluate; of those before `base` it has no states */
     int base;     /* the pass has the rows of tokens base and on ... */
     int32_t row;  /* ... from this one on */
 };
@@ -47,9 +47,9 @@ struct mtp {
     const struct sample *sample;     /* [n_seq] */
     lutra_model *block;
     struct row_source source;
-    struct track *track; /* [n_seq] */
-    int *tip;            /* [n_seq] of the pass, of a slot; -1: none */
-    struct reading *reading;
+    struct track *track;     /* [n_seq] */
+    int *tip;                /* [n_seq] of the pass, of a slot; -1: none */
+    struct reading *reading; /* [n_reading <= most_readings] */
     int n_reading, most_readings;
     int d_model;
     float *state;              /* of all tracks */
@@ -68,7 +68,7 @@ static uint64_t domain_of(uint64_t domain, int32_t first)
 
 /* ---- rows of the block ---- */
 
-/* A sequence's next row but k; the one before it is the row added last. */
+/* A sequence's row at a position: its first one in the pass (begins), or behind the row added last. */
 static void add_row(
     struct mtp *d, int32_t seq, int pos, bool begins, int32_t token, const float *state, uint32_t want, int *n)
 {
@@ -172,10 +172,10 @@ static int32_t first_row(const struct pass *pass, int32_t seq)
 /* Asks for the states of a prompt's rows in the pass that the block has not read. */
 static void begin_reading(struct mtp *d, const struct pass *pass, const struct sequence *q, int n_row)
 {
-    struct reading *r = &d->reading[d->n_reading];
     int n = q->n_prompt - 1;
     int32_t found;
     if (d->n_reading == d->most_readings) return;
+    struct reading *r = &d->reading[d->n_reading];
     *r = (struct reading){.token = q->token + 1, .n_prompt = n, .row = first_row(pass, q->id)};
     r->base = pass->batch->row[r->row].pos;
     r->end = r->base + n_row < n ? r->base + n_row : n;
@@ -389,7 +389,7 @@ static int guesses(void *self, int tip, const struct draft_guess **out)
 static int open_tracks(struct mtp *d, struct lutra_error *err)
 {
     size_t n = (size_t)d->n_seq, dim = (size_t)d->d_model, n_token = (size_t)d->n_ctx + 1;
-    d->most_readings = 2 * d->n_seq + KV_SPARE - d->n_seq; /* of the block's sequences, those without a track */
+    d->most_readings = d->n_seq + KV_SPARE; /* of the block's sequences, those without a track */
     d->track = calloc(n, sizeof *d->track);
     d->state = calloc(n, STATES * dim * sizeof *d->state);
     d->token = calloc(n, n_token * sizeof *d->token);
