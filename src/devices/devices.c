@@ -217,7 +217,7 @@ static int open_pool(struct device_set *all, runtime_settings *set, struct lutra
 struct phone {
     struct soc_profile profile;
     struct virtual_time time;
-    struct device *inner, *gpu;
+    struct device *inner, *gpu; /* gpu: whose weights the NPU uses; a CPU's where that stands in its place */
     enum sim_graphs graphs;
 };
 
@@ -235,20 +235,29 @@ static int open_phone_unit(struct device_set *all, enum sim_device kind, struct 
         .inner = p->inner,
         .store = p->gpu};
     TRY(sim_device_open(out, &s, err));
-    if (kind == SIM_GPU) p->gpu = *out;
+    if (kind != SIM_NPU) p->gpu = *out;
     return 0;
 }
 
-/* "sim:PROFILE": its GPU, and the NPU for products beside it; with ".gpu" or ".npu" behind it one of them. */
+/* Cuts `suffix` off the end of the name. */
+static bool cut_suffix(char *name, const char *suffix)
+{
+    size_t n = strlen(name), n_suffix = strlen(suffix);
+    if (n <= n_suffix || strcmp(name + n - n_suffix, suffix) != 0) return false;
+    name[n - n_suffix] = 0;
+    return true;
+}
+
+/* "sim:PROFILE": its GPU, and the NPU for products beside it; with ".gpu" or ".cpu" behind it that alone, with ".npu"
+ * the NPU beside the CPU; then ":weightless": nothing is computed, and no weights are read. */
 static int open_phone(struct device_set *all, runtime_settings *set, const char *name, size_t n_name, char *text,
     size_t n_text, struct lutra_error *err)
 {
     char profile[256];
     struct cpu_device_settings cpu = {.name = "sim.values", .speed = 1};
     snprintf(profile, sizeof profile, "%.*s", (int)(n_name - 4), name + 4);
-    char *unit = strrchr(profile, '.');
-    const bool gpu = unit && strcmp(unit, ".gpu") == 0, npu = unit && strcmp(unit, ".npu") == 0;
-    if (gpu || npu) *unit = 0;
+    const bool weightless = cut_suffix(profile, ":weightless"), gpu = cut_suffix(profile, ".gpu"),
+               npu = !gpu && cut_suffix(profile, ".npu"), only_cpu = !gpu && !npu && cut_suffix(profile, ".cpu");
     if (all->phone)
         return lutra_fail(err, LUTRA_E_UNSUPPORTED, "device '%.*s': one phone at a time", (int)n_name, name);
     struct phone *p = all->phone = calloc(1, sizeof *p);
@@ -256,16 +265,27 @@ static int open_phone(struct device_set *all, runtime_settings *set, const char 
     p->graphs = set->progressive ? SIM_GRAPHS_PROGRESSIVE : SIM_GRAPHS_ALL;
     TRY(soc_profile_open(&p->profile, profile, err));
     TRY(find_isa(set, &cpu.isa, err));
-    TRY(cpu_device_open(&p->inner, all->pool, &cpu, err));
+    if (!weightless) TRY(cpu_device_open(&p->inner, all->pool, &cpu, err));
     *all->clock = clock_virtual(&p->time);
-    snprintf(text, n_text, "%s of %s, modelled: values from the CPU, time from a profile",
-        gpu   ? "sim.gpu"
-        : npu ? "sim.npu"
-              : "sim.gpu and sim.npu",
-        p->profile.soc);
-    if (!npu) TRY(open_phone_unit(all, SIM_GPU, err));
-    if (!npu && !gpu) all->n_device++;
-    return gpu ? 0 : open_phone_unit(all, SIM_NPU, err);
+    snprintf(text, n_text, "%s of %s, modelled: %s, time from a profile",
+        gpu        ? "sim.gpu"
+        : npu      ? "sim.npu and sim.cpu"
+        : only_cpu ? "sim.cpu"
+                   : "sim.gpu and sim.npu",
+        p->profile.soc, weightless ? "no values" : "values from the CPU");
+    if (npu) { /* products there, the rest on the CPU, whose weights it uses */
+        TRY(open_phone_unit(all, SIM_CPU, err));
+        all->n_device++;
+        TRY(open_phone_unit(all, SIM_NPU, err));
+        struct device *first = all->device[all->n_device];
+        all->device[all->n_device] = all->device[all->n_device - 1], all->device[all->n_device - 1] = first;
+        return 0;
+    }
+    if (only_cpu) return open_phone_unit(all, SIM_CPU, err);
+    TRY(open_phone_unit(all, SIM_GPU, err));
+    if (gpu) return 0;
+    all->n_device++;
+    return open_phone_unit(all, SIM_NPU, err);
 }
 
 static void close_phone(struct device_set *all)

@@ -4,6 +4,7 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 
 #include "phone/graphs.h"
 
@@ -89,7 +90,9 @@ static double attention_us(const struct sim_unit *u, const struct segment *s, co
         bool last = r + 1 == batch->n_row || batch->row[r + 1].seq != batch->row[r].seq;
         seen += n, read += last ? n : 0;
     }
-    double rate = 2e6 * 256 / sim_figure(u->set.profile, SOC_GPU_US_256, u->set.end); /* operations per us */
+    const bool cpu = u->set.kind == SIM_CPU; /* operations per us, as in products */
+    double rate =
+        2e6 * (cpu ? 128 : 256) / sim_figure(u->set.profile, cpu ? SOC_CPU_US_128 : SOC_GPU_US_256, u->set.end);
     double bytes = 2 * 2 * read * a->n_kv_head * a->d_head;
     return fmax(
         bytes / 1e3 / sim_figure(u->set.profile, SOC_ONE_GBS, u->set.end), 4 * seen * a->n_head * a->d_head / rate);
@@ -223,6 +226,21 @@ static int grow(struct sim_unit *u, struct lutra_error *err)
     return 0;
 }
 
+/* Results of a head that nobody computed: all tokens are as likely as each other. */
+static void leave_nothing(const struct segment *s)
+{
+    const int n_vocab = s->list->n_vocab;
+    for (int i = 0; s->op[s->n_op - 1].kind == OP_HEAD && i < s->step->n_out; i++) {
+        struct row_result *r = &s->step->result[i];
+        if (r->logits) memset(r->logits, 0, (size_t)n_vocab * sizeof *r->logits);
+        if (r->hidden) memset(r->hidden, 0, (size_t)s->list->d_model * sizeof *r->hidden);
+        r->log_sum_exp = logf((float)n_vocab);
+        for (int k = 0; r->listed_logit && k < r->n_listed; k++) r->listed_logit[k] = 0;
+        r->n_top = n_vocab < ROW_TOPK ? n_vocab : ROW_TOPK;
+        for (int k = 0; r->top_id && k < r->n_top; k++) r->top_id[k] = k, r->top_logit[k] = 0;
+    }
+}
+
 static int unit_submit(struct device *self, const struct segment *segment, const struct ticket *after, int n_after,
     struct ticket *out, struct lutra_error *err)
 {
@@ -240,6 +258,7 @@ static int unit_submit(struct device *self, const struct segment *segment, const
         TRY(inner->ops->wait(inner, &done, err));
     }
     for (int i = 0; i < segment->n_op; i++) us += sim_device_op_us(self, segment, &segment->op[i]);
+    if (!inner) leave_nothing(segment);
     const uint64_t idle = u->n_event ? u->event[u->n_event - 1].end_us : 0, free_us = now > idle ? now : idle;
     struct sim_event *e = &u->event[u->n_event];
     *e = (struct sim_event){
@@ -276,7 +295,11 @@ static int unit_buffer_alloc(struct device *self, size_t bytes, struct buffer *o
 {
     struct device *inner = unit_of(self)->set.inner;
     if (inner) return inner->ops->buffer_alloc(inner, bytes, out, err);
-    *out = (struct buffer){.bytes = bytes}; /* nothing is ever computed into it */
+    /* Nothing is ever computed into it: addresses, and no memory behind them. */
+    void *host = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (host == MAP_FAILED)
+        return lutra_fail(err, LUTRA_E_NO_MEMORY, "%s: no address space for %zu bytes", self->name, bytes);
+    *out = (struct buffer){.host = host, .bytes = bytes};
     return 0;
 }
 
@@ -284,6 +307,7 @@ static void unit_buffer_free(struct device *self, struct buffer *buffer)
 {
     struct device *inner = unit_of(self)->set.inner;
     if (inner) inner->ops->buffer_free(inner, buffer);
+    if (!inner && buffer->host) munmap(buffer->host, buffer->bytes);
     *buffer = (struct buffer){0};
 }
 
@@ -326,7 +350,7 @@ static const struct device_ops unit_ops = {.close = unit_close,
 
 int sim_device_open(struct device **out, const struct sim_device_settings *settings, struct lutra_error *err)
 {
-    static const char *const names[SIM_DEVICES] = {"sim.gpu", "sim.npu"};
+    static const char *const names[SIM_UNITS] = {"sim.gpu", "sim.npu", "sim.cpu"};
     struct sim_unit *u = calloc(1, sizeof *u);
     *out = NULL;
     if (!u) return lutra_fail(err, LUTRA_E_NO_MEMORY, "%s: no memory", names[settings->kind]);
@@ -335,7 +359,8 @@ int sim_device_open(struct device **out, const struct sim_device_settings *setti
         .ops = &unit_ops, .extras = &unit_extras, .name = names[settings->kind], .store = settings->store};
     int rows = settings->inner ? settings->inner->caps.max_rows : ROWS_MOST;
     if (settings->kind == SIM_NPU && settings->graphs != SIM_GRAPHS_ALL && rows > GRAPHS_MANY) rows = GRAPHS_MANY;
-    u->device.caps = (struct device_caps){.max_rows = rows, .flat_rows = 1, .async = true, .speed = 1};
+    u->device.caps =
+        (struct device_caps){.max_rows = rows, .flat_rows = 1, .async = true, .speed = settings->kind != SIM_CPU};
     *out = &u->device;
     return 0;
 }

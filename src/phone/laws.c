@@ -38,9 +38,16 @@ static double npu_us(
     return fmax(us, memory);
 }
 
+static double cpu_us(const struct soc_profile *p, enum sim_end end, double weights, double bits, int rows)
+{
+    double memory = weights * bits / 8e3 / sim_figure(p, SOC_ONE_GBS, end);
+    return fmax(memory, weights * 1e-6 * sim_figure(p, SOC_CPU_US_128, end) * rows / 128);
+}
+
 double sim_product_us(const struct soc_profile *p, bool natural_order, enum sim_end end, enum sim_device device, int k,
     int n, double bits, int rows, double part)
 {
     if (device == SIM_GPU) return part * gpu_us(p, end, (double)k * n, bits, rows);
+    if (device == SIM_CPU) return part * cpu_us(p, end, (double)k * n, bits, rows);
     return part * npu_us(p, natural_order, end, k, n, bits, (rows + STAGE - 1) / STAGE * STAGE);
 }

@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: MIT
  *
- * How long a product takes a phone's GPU and its NPU by the graphs of its vendor [HETERO 3, Table 3], at either end of
- * what the SoC's profile leaves open, and in the middle.
+ * How long a product takes a phone's GPU, its CPU, and its NPU by the graphs of its vendor [HETERO 3, Table 3], at
+ * either end of what the SoC's profile leaves open, and in the middle.
  *
  *     product of r rows on the GPU    a line through one row, which takes as long as its weights through memory, and
  *                                     128 and 256 rows, and beyond
  *     on the NPU                      rows rounded up to 32, 2 k n rows / qnn_tflops, times k / n where that is more;
  *                                     few rows no less than qnn_row times what the GPU takes for one
+ *     on the CPU                      rows in proportion to 128, and no less than its weights through memory
  *     on both                         each its part, and no less than all of it through both's memory
  *
  * Pure functions; any thread.
@@ -18,7 +19,7 @@
 
 #include "phone/profile.h"
 
-enum sim_device { SIM_GPU, SIM_NPU, SIM_DEVICES };
+enum sim_device { SIM_GPU, SIM_NPU, SIM_DEVICES, SIM_CPU = SIM_DEVICES, SIM_UNITS };
 
 /* Every profile figure at its better end, in the middle, at its worse end. */
 enum sim_end { SIM_BETTER, SIM_MIDDLE, SIM_WORSE, SIM_ENDS };

@@ -35,7 +35,7 @@ expect_code 1 'a picture that cannot be written'
 # A phone under the executor: the CPU's text, the phone's times, the same twice.
 lutra run -m "$MODEL" -st --temp 0 -n 40 -p "$QUESTION"
 cp "$WORK/out" "$WORK/text"
-for phone in sim:8gen3 sim:8gen3.gpu "sim:$PROFILE"; do
+for phone in sim:8gen3 sim:8gen3.gpu sim:8gen3.npu sim:8gen3.cpu "sim:$PROFILE"; do
     lutra run -m "$MODEL" -st --temp 0 -n 40 -p "$QUESTION" --device "$phone"
     expect_code 0 "--device $phone"
     expect_same "$WORK/out" "$WORK/text" "--device $phone: the text"
@@ -44,6 +44,16 @@ for phone in sim:8gen3 sim:8gen3.gpu "sim:$PROFILE"; do
     lutra run -m "$MODEL" -st --temp 0 -n 40 -p "$QUESTION" --device "$phone"
     grep -E '^(prompt|decode):' "$WORK/err" | cmp -s - "$WORK/times" || fail "--device $phone: other times the second time"
 done
+# Without values: the same passes take as long, and tokens are whatever comes.
+for phone in sim:8gen3 sim:8gen3.npu sim:8gen3.cpu; do
+    for way in "" :weightless; do
+        lutra run -m "$MODEL" -st --temp 0 -n 40 --ignore-eos -p "$QUESTION" --device "$phone$way"
+        expect_code 0 "--device $phone$way"
+        grep -E '^(prompt|decode):' "$WORK/err" >"$WORK/times$way"
+    done
+    expect_same "$WORK/times" "$WORK/times:weightless" "--device $phone without values: the times"
+done
+expect_err 'no values, time from a profile' 'it says that there are no values'
 # The NPU's static graphs, switched while the prompt is evaluated [SDNPU 4.2].
 lutra run -m "$MODEL" -st --temp 0 -n 40 -p "$QUESTION" --device sim:8gen3 --progressive -v
 expect_code 0 'graphs that are switched'
