@@ -12,7 +12,7 @@
 #include <cmocka.h>
 
 #include "sched/waits.h"
-#include "unit/sched/clocked.h"
+#include "unit/sched/clocked_world.h"
 
 static struct clocked_world w;
 

@@ -14,7 +14,7 @@
 
 #include "phone/device.h"
 #include "sched/waits.h"
-#include "unit/sched/clocked.h"
+#include "unit/sched/clocked_world.h"
 
 enum { BLOCKS = CLOCKED_LAYERS, SUBS = GRAPHS_MANY / GRAPHS_FEW };
 
