@@ -170,7 +170,7 @@ static double predict(
         int c = choice_of(&m->choice[k], part);
         a->choice[i] = c < 0 ? 0 : c;
     }
-    if (a) us = solve_time(p, a->choice);
+    if (a) us = solve_time(p, a->choice) + m->base_us[rows];
     free(a);
     return us;
 }

@@ -154,15 +154,12 @@ static void sum_kinds(const struct maker *m, struct trial *t, const struct plan 
     }
 }
 
-/* What the passes took longer than their units, each as long as its slowest part, by the number of units that several
- * devices run or that follow on another device: as the solver counts (solve_time).  What cannot be cut counts as long
- * as in passes of one device: behind a cut it is slower, since it reads what others have written. */
-static double more_us(const struct maker *m, enum pass_class rows, const struct trial *t)
+/* What the passes took longer than their units, each as long as its slowest part.  What cannot be cut counts as long as
+ * in passes of one device: behind a cut it is slower, since it reads what others have written. */
+static double beyond_units(const struct maker *m, enum pass_class rows, const struct trial *t)
 {
     const int reps = m->reps[rows];
     double us = profile_typical(t->wall_us, t->wall_us, reps).us;
-    unsigned held = 1u << m->home;
-    int n = 0;
     for (int i = 0; i < m->out->n_kind; i++) {
         const struct profile_kind *kind = &m->out->kind[i];
         double most = kind->cut ? 0 : kind->of[rows].alone[m->on[i]].us;
@@ -172,12 +169,21 @@ static double more_us(const struct maker *m, enum pass_class rows, const struct 
         }
         us -= most * kind->count;
     }
+    return us;
+}
+
+/* That beyond what a pass on one device has of it, by the number of units that several devices run or that follow on
+ * another device: as the solver counts (solve_time). */
+static double more_us(const struct maker *m, enum pass_class rows, const struct trial *t)
+{
+    unsigned held = 1u << m->home;
+    int n = 0;
     for (int u = 0; u < m->n_unit; u++) {
         unsigned set = set_of(m, t, m->unit[u].kind);
         n += !solve_is_one(set) || !(set & held);
         held = set;
     }
-    return us / (n ? n : 1);
+    return (beyond_units(m, rows, t) - m->base_us[rows]) / (n ? n : 1);
 }
 
 /* Two passes: the first for what devices work out about a plan, the second, number k, is timed. */
@@ -309,6 +315,7 @@ int profile_measure(struct maker *m, enum pass_class rows, struct lutra_error *e
     for (int k = 1; k < m->reps[rows]; k++)
         for (int i = 0; i < m->n_trial; i++) TRY(run_trial(m, rows, &m->trial[i], k, err));
     for (int i = 0; i < m->n_trial; i++) keep_times(m, rows, &m->trial[i], m->reps[rows]);
+    m->base_us[rows] = m->home == 0 ? beyond_units(m, rows, &m->trial[0]) : 0;
     for (int i = 0; i < m->n_trial; i++)
         if (!solve_is_one(m->trial[i].set)) more += more_us(m, rows, &m->trial[i]), n++;
     m->out->pass[rows].sync_us = more > 0 ? more / n : 0;

@@ -54,6 +54,7 @@ struct maker {
     struct trial *trial;     /* [n_trial] */
     int n_trial;
     struct gauge *gauge;
+    double base_us[PASS_CLASSES]; /* what a pass on one device takes beyond its units */
     struct waits *waits;
     int reps[PASS_CLASSES], passes[PASS_CLASSES]; /* as asked for, or fewer where time is short */
     uint64_t done, total;                         /* passes */

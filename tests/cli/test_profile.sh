@@ -129,6 +129,22 @@ lutra profile --characterize --device sim:8gen3.npu
 expect_code 0 "--characterize of a phone that is modelled"
 expect_out "  stages of 32 rows" "stages of its NPU"
 
+# A phone that is modelled is measured on its own clock: waits and times do not vary, and the text is the CPU's.
+lutra profile -m "$WORK/m.gguf" --device sim:8gen3 --json
+expect_code 0 "the profile of a phone"
+expect_json "$WORK/out" '
+p = json.load(sys.stdin)
+assert p["devices"] == ["sim.gpu", "sim.npu"]
+for c in p["passes"].values():
+    best = c["measured_us"][c["best"]][0]
+    assert best == min(m[0] for m in c["measured_us"].values()) and all(m[1] == 0 for m in c["measured_us"].values())
+    assert 0.85 < c["predicted_us"][c["best"]] / best < 1.15, c
+assert p["passes"]["many"]["best"] == "solved"
+assert any(0 < k["many"]["part"][1] < p["grid"] for k in p["kinds"] if k["cut"])' "cuts of a phone"
+say --device sim:8gen3 -v
+expect_same "$WORK/one" "$WORK/out" "text of the plan of a phone"
+expect_err "(from the profile)" "the plan of a phone"
+
 touch "$WORK/m.gguf" # another time: another model
 say $two
 expect_same "$WORK/one" "$WORK/out" "with an old profile"

@@ -34,7 +34,7 @@ struct random_list {
     struct op_list list;
     struct weight weight[RL_WEIGHTS];
     int n_weight;
-    bool written[RL_VALUES], appended[FIX_LAYERS], recurs[2][FIX_LAYERS];
+    bool written[RL_VALUES], appended[FIX_LAYERS], recurs[2][FIX_LAYERS], alone[FIX_LAYERS];
     float vector[RL_DIM * 8]; /* norms and biases, experts' too */
     float decay[2];           /* of a delta rule */
     int32_t order[2][RL_DIM]; /* of RL_DIM / 2 and RL_DIM elements */
@@ -149,7 +149,7 @@ static inline void rl_add_random(struct random_list *r)
 
 static inline void rl_make_list(struct random_list *r)
 {
-    static const int shape[][2] = {{1, 32}, {2, 16}, {4, 8}, {2, 32}, {1, 64}};
+    static const int shape[][2] = {{1, 32}, {2, 16}, {4, 8}, {2, 32}, {1, 64}, {2, 32}, {2, 32}};
     r->list = (struct op_list){.op = r->op,
         .n_value = RL_VALUES,
         .layer = r->layer,
@@ -157,7 +157,7 @@ static inline void rl_make_list(struct random_list *r)
         .d_model = RL_DIM,
         .n_vocab = RL_VOCAB};
     for (int i = 0; i < r->list.n_layer; i++) {
-        const int *s = shape[rl_below(r, 5)];
+        const int *s = shape[rl_below(r, 7)];
         int with = i && rl_below(r, 3) == 0 ? rl_below(r, i) : i;
         r->layer[i] = rl_below(r, 6) == 0            ? (struct op_layer){.cache = -1}
                       : r->layer[with].cache != with ? (struct op_layer){i, s[0], s[1], 0, 0, 0}

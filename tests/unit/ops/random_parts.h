@@ -23,23 +23,35 @@ static inline void rl_add_matmul(struct random_list *r, int in, int layer)
     rl_push(r, &gate);
 }
 
+static inline void rl_push_attention(struct random_list *r, int layer)
+{
+    const struct op_layer *l = &r->layer[layer];
+    int in = rl_value(r, ROWS_ALL, 0, true), dim = in < 0 ? 1 : r->list.value[in].dim;
+    struct op op = op_make(OP_ATTENTION, layer, in, -1, rl_value(r, ROWS_ALL, dim, false));
+    op.attention = (struct op_attention){.n_head = dim / l->d_head,
+        .n_kv_head = l->n_kv_head,
+        .d_head = l->d_head,
+        .scale = 0.2f,
+        .window = rl_below(r, 3) ? 0 : 20,
+        .sinks = rl_below(r, 3) ? NULL : r->vector};
+    if (dim % (l->n_kv_head * l->d_head) == 0) rl_push(r, &op);
+}
+
+/* `alone`: the cache is used by one append and the attention behind it, and by nobody else. */
 static inline void rl_add_attention(struct random_list *r, int layer, bool append)
 {
     const struct op_layer *l = &r->layer[layer];
     int n = l->n_kv_head * l->d_head;
+    if (l->cache >= 0 && r->alone[l->cache]) return;
     if (append && l->cache == layer) {
         struct op op = op_make(OP_KV_APPEND, layer, rl_value(r, ROWS_ALL, n, true), rl_value(r, ROWS_ALL, n, true), -1);
+        bool first = !r->appended[layer];
+        for (int i = 0; i < r->list.n_layer; i++) first &= i == layer || r->layer[i].cache != layer;
         rl_push(r, &op);
+        r->alone[layer] = first && r->appended[layer] && r->list.n_op < RL_OPS - 2 && rl_below(r, 4);
+        if (r->alone[layer]) rl_push_attention(r, layer);
     } else if (!append && l->cache >= 0 && r->appended[l->cache]) {
-        int in = rl_value(r, ROWS_ALL, 0, true), dim = in < 0 ? 1 : r->list.value[in].dim;
-        struct op op = op_make(OP_ATTENTION, layer, in, -1, rl_value(r, ROWS_ALL, dim, false));
-        op.attention = (struct op_attention){.n_head = dim / l->d_head,
-            .n_kv_head = l->n_kv_head,
-            .d_head = l->d_head,
-            .scale = 0.2f,
-            .window = rl_below(r, 3) ? 0 : 20,
-            .sinks = rl_below(r, 3) ? NULL : r->vector};
-        if (dim % n == 0) rl_push(r, &op);
+        rl_push_attention(r, layer);
     }
 }
 

@@ -231,7 +231,7 @@ static void may_be_cancelled(void **state)
     static struct traits t;
     struct lutra_error err = {.what = ""};
     (void)state;
-    for (int at = 1; at <= 47; at += 5) {
+    for (int at = 1; at <= 47; at += 15) {
         open_world(&w);
         int left = at;
         const struct traits_how how = {.device = w.device,
