@@ -25,7 +25,7 @@ static lutra_runtime *open_runtime(const char *device, bool progressive)
 struct heard {
     int32_t token[N_SAID];
     float logprob[N_SAID];
-    int n;
+    int n, bulk; /* bulk: positions of a prompt's block, which decide on classes of rows */
 };
 
 static int on_text(void *user, const struct lutra_piece *p)
@@ -44,6 +44,7 @@ static int generate(lutra_session *s, struct heard *h, struct lutra_error *err)
     r.prompt = prompt, r.n_prompt = N_PROMPT, r.max_tokens = N_SAID, r.ignore_end = true;
     r.on_text = on_text, r.user = h;
     memset(h, 0, sizeof *h);
+    h->bulk = s->batch.bulk;
     return lutra_generate(s, &r, err);
 }
 
