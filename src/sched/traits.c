@@ -60,7 +60,7 @@ static int open_products(struct products *p, int n_row, int n_in, int n_out, str
     TRY(make_weight(p, n_in, n_out, err));
     p->list = (struct op_list){.op = p->op, .n_op = p->n, .n_value = 2, .value = {{n_in, ROWS_ALL}, {n_out, ROWS_ALL}}};
     p->batch = (struct batch){.row = p->row, .n_row = n_row};
-    p->kv = (struct kv_view){.type = QUANT_F16};
+    p->kv = (struct kv_view){.type = {QUANT_F16, QUANT_F16}};
     p->step = (struct step){.batch = &p->batch, .kv = &p->kv, .value = p->value};
     TRY(p->d->ops->supports(p->d, &p->list, p->op, err));
     for (int i = 0; i < p->n; i++) TRY(keeper->ops->prepare(keeper, &p->weight[i], &keeps, err));

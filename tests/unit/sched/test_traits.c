@@ -89,6 +89,7 @@ static int submit(struct device *self, const struct segment *s, const struct tic
     struct double_ *d = of(self);
     double us = 0, gbs = d->gbs, all = 0;
     (void)after, (void)n_after, (void)err;
+    for (int side = KV_K; side <= KV_V; side++) assert_int_equal(s->step->kv->type[side], QUANT_F16); /* an NPU asks */
     for (int i = 0; i < DEVICES; i++) all += d->world->d[i].n_prepared ? d->world->d[i].gbs : 0;
     if (d->world->gbs > 0 && all > d->world->gbs) gbs *= d->world->gbs / all;
     for (int i = 0; i < s->n_op; i++) {
