@@ -9,7 +9,8 @@
  * --greedy stops after n ids or after an end-of-generation token, which is printed too; among equal logits the
  * lowest id wins.  --tokenize parses special tokens and adds none of its own.
  *
- * Options (defaults): -t threads (2); --kv f32|f16 cache type of K and V (f32); -fa on|off flash attention (off);
+ * Options (defaults): -t threads (2); --lora adapter.gguf; --kv f32|f16 cache type of K and V (f32);
+ * -fa on|off flash attention (off);
  * --rows n rows per decode call (512; 1 walks the decode path, one token at a time); --no-repack keeps the file's
  * weight layout, so that libllama uses its plain kernels.
  *
@@ -33,6 +34,7 @@ enum dump_mode { MODE_LOGITS, MODE_GREEDY, MODE_TOKENIZE };
 struct dump_args {
     const char *model;
     const char *out;
+    const char *lora; /* an adapter, or NULL */
     enum dump_mode mode;
     int n_greedy;
     int n_threads;
@@ -243,6 +245,8 @@ static void parse_args(struct dump_args *a, int argc, char **argv)
             a->n_rows = positive(value);
         else if (!strcmp(flag, "--kv"))
             a->kv = one_of(value, "f32", "f16") ? GGML_TYPE_F32 : GGML_TYPE_F16;
+        else if (!strcmp(flag, "--lora"))
+            a->lora = value;
         else if (!strcmp(flag, "-fa"))
             a->flash = one_of(value, "on", "off");
         else if (!strcmp(flag, "--greedy"))
@@ -283,6 +287,9 @@ static struct llama_context *open_context(struct llama_model *model, const struc
     cp.flash_attn_type = a->flash ? LLAMA_FLASH_ATTN_TYPE_ENABLED : LLAMA_FLASH_ATTN_TYPE_DISABLED;
     struct llama_context *ctx = llama_init_from_model(model, cp);
     if (!ctx) die("cannot make a context", NULL);
+    float scale = 1;
+    struct llama_adapter_lora *lora = a->lora ? llama_adapter_lora_init(model, a->lora) : NULL;
+    if (a->lora && (!lora || llama_set_adapters_lora(ctx, &lora, 1, &scale) != 0)) die("cannot add", a->lora);
     return ctx;
 }
 

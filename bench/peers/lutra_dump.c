@@ -4,7 +4,8 @@
  *   lutra_dump -m model.gguf -o out.lgt [options] < ids       f32 logits of every position, teacher-forced
  *   lutra_dump -m model.gguf --greedy 200 [options] < ids     free-running argmax; one line of new ids per input line
  *
- * Options (defaults): -t threads (2); --kv f32|f16 (f32); --rows n rows per pass (64; 1 = one token at a time);
+ * Options (defaults): -t threads (2); --lora adapter.gguf; --kv f32|f16 (f32);
+ *   --rows n rows per pass (64; 1 = one token at a time);
  * --device cpu|cpu-ref; --isa NAME; --bulk 1: whole blocks of 32 positions are bulk rows of a prompt for all that
  * follows them (LUTRA_ROW_BULK), evaluated once more for their own logits.
  */
@@ -17,7 +18,7 @@
 enum { BULK_ROWS = 32 };
 
 struct dump {
-    const char *model, *out, *kv, *device, *isa;
+    const char *model, *out, *kv, *device, *isa, *lora;
     int n_greedy, n_threads, n_rows, bulk;
     lutra_model *lm;
     lutra_session *s;
@@ -47,6 +48,8 @@ static void parse(struct dump *d, int argc, char **argv)
             d->out = v;
         else if (!strcmp(a, "-t"))
             d->n_threads = atoi(v);
+        else if (!strcmp(a, "--lora"))
+            d->lora = v;
         else if (!strcmp(a, "--kv"))
             d->kv = v;
         else if (!strcmp(a, "--rows"))
@@ -99,7 +102,11 @@ static void open_all(struct dump *d, int n_ctx, lutra_runtime **rt)
     ss.n_out = d->n_rows;
     ss.cache_type = d->kv;
     struct lutra_model_info info;
-    if (lutra_runtime_open(rt, &rs, &err) < 0 || lutra_model_open(&d->lm, *rt, d->model, NULL, &err) < 0 ||
+    struct lutra_model_settings ms;
+    struct lutra_adapter lora = {d->lora, 1};
+    lutra_model_settings_init(&ms, sizeof ms);
+    if (d->lora) ms.adapter = &lora, ms.n_adapter = 1;
+    if (lutra_runtime_open(rt, &rs, &err) < 0 || lutra_model_open(&d->lm, *rt, d->model, &ms, &err) < 0 ||
         lutra_session_open(&d->s, d->lm, &ss, &err) < 0)
         die("cannot open", err.what);
     lutra_model_info_get(d->lm, &info, sizeof info);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * OP_CONV and OP_DELTA_NET: operations whose rows advance a state of their sequence (kv_run of ops/kv_view.h).
+ * OP_CONV and OP_DELTA_NET (Mamba-2 is a plain one): operations whose rows advance a state of their sequence (kv_run
+ * of ops/kv_view.h).
  *
  * A convolution's row needs no state but the inputs of the tokens before it, wherever they lie, so rows are shared out.
  * The delta rule goes through a run's tokens in order; heads are independent: a unit of work is one head of one run.
@@ -119,15 +120,18 @@ static void push_token(struct head *h, const float *x, const float *decay, const
     const struct op_delta *d = &h->op->delta;
     const struct cpu_kernels *kernels = &h->w->run->device->kernels;
     struct token *t = &h->token[h->n];
-    size_t n_key = (size_t)d->n_k_head * (size_t)d->d_k, at = (size_t)h->head * (size_t)d->d_v,
-           key = (size_t)ref_delta_key_head(d, h->head) * (size_t)d->d_k;
-    kernels->l2_norm(x + key, (size_t)d->d_k, d->eps, (float)(1 / sqrt(d->d_k)), h->q[h->n]);
-    kernels->l2_norm(x + n_key + key, (size_t)d->d_k, d->eps, 1, h->k[h->n]);
-    *t = (struct token){.v = x + 2 * n_key + at,
-        .out = row < 0 ? NULL : cpu_value_row(h->w, h->op->out[0], row) + at,
-        .row = row,
-        .save = save};
-    ref_delta_gates(d, h->head, decay[h->head], step[h->head], &t->decay, &t->step);
+    struct ref_delta_parts of = ref_delta_parts(d, h->op->delta_skip, h->head, x);
+    size_t d_k = (size_t)d->d_k, at = (size_t)h->head * (size_t)d->d_v;
+    if (h->op->delta_skip) {
+        memcpy(h->q[h->n], of.q, d_k * sizeof *of.q);
+        memcpy(h->k[h->n], of.k, d_k * sizeof *of.k);
+    } else {
+        kernels->l2_norm(of.q, d_k, d->eps, (float)(1 / sqrt(d->d_k)), h->q[h->n]);
+        kernels->l2_norm(of.k, d_k, d->eps, 1, h->k[h->n]);
+    }
+    *t = (struct token){
+        .v = of.v, .out = row < 0 ? NULL : cpu_value_row(h->w, h->op->out[0], row) + at, .row = row, .save = save};
+    ref_delta_gates(d, h->op->delta_skip, h->head, decay[h->head], step[h->head], &t->decay, &t->step);
     h->n++;
 }
 
@@ -162,6 +166,20 @@ static float *state_of(const struct head *h, const struct token *t, float *chain
     return own;
 }
 
+/* One token of DELTA_TILE columns of Mamba-2.  No operation is fused, so the bits are the same everywhere. */
+static void plain_step(float *state, int d_k, const float *k, const float *q, const float *v, float decay, float step,
+    float skip, float *out)
+{
+    float more[DELTA_TILE], sum[DELTA_TILE] = {0};
+    for (int c = 0; c < DELTA_TILE; c++) more[c] = step * v[c];
+    for (int i = 0; i < d_k; i++, state += DELTA_TILE)
+        for (int c = 0; c < DELTA_TILE; c++) {
+            state[c] = state[c] * decay + k[i] * more[c];
+            sum[c] += state[c] * q[i];
+        }
+    for (int c = 0; c < DELTA_TILE; c++) out[c] = sum[c] + skip * v[c];
+}
+
 /* The tokens under way through one tile. */
 static void run_tile(const struct head *h, int tile)
 {
@@ -173,7 +191,11 @@ static void run_tile(const struct head *h, int tile)
     for (int i = 0; i < h->n; i++) {
         const struct token *t = &h->token[i];
         float *s = state_of(h, t, chain, n);
-        kernels->delta_step(s, d_k, h->k[i], h->q[i], t->v + c, t->decay, t->step, t->out ? t->out + c : none);
+        float *out = t->out ? t->out + c : none;
+        if (h->op->delta_skip)
+            plain_step(s, d_k, h->k[i], h->q[i], t->v + c, t->decay, t->step, h->op->delta_skip[h->head], out);
+        else
+            kernels->delta_step(s, d_k, h->k[i], h->q[i], t->v + c, t->decay, t->step, out);
         if (t->save >= 0) memcpy(state_tile(h, t->save, tile), s, n * sizeof *s);
     }
 }

@@ -76,11 +76,14 @@ uint32_t make_shared_layers(const struct weights_shape *s)
     return l->n_shared < most ? l->n_shared : most;
 }
 
+static void experts_keys(struct weights_writer *w, const struct weights_shape *s);
+
 static void gemma4_keys(struct weights_writer *w, const struct weights_shape *s)
 {
     const struct weights_mixed_layers *l = weights_shape_mixed(s);
     uint32_t ff[MAKE_MAX_LAYER];
     char key[96];
+    if (weights_shape_experts(s)) experts_keys(w, s);
     make_put_u32(w, s, "attention.sliding_window", window_of(s, l->n_shared ? 512 : 1024));
     put_layers(w, s, "attention.sliding_window_pattern", 1, 0, WEIGHTS_BOOL);
     put_layers(w, s, "attention.head_count_kv", s->n_kv_head, l->n_kv_head, WEIGHTS_U32);
@@ -224,6 +227,31 @@ static void lfm2_keys(struct weights_writer *w, const struct weights_shape *s)
     make_put_u32(w, s, "leading_dense_block_count", r->n_dense_lead);
 }
 
+static void granitehybrid_keys(struct weights_writer *w, const struct weights_shape *s)
+{
+    const struct weights_recurrent *r = weights_shape_recurrent(s);
+    uint32_t n[MAKE_MAX_LAYER];
+    char key[96];
+    make_put_f32(w, s, "attention.scale", 0.0078125f);
+    make_put_f32(w, s, "embedding_scale", 12);
+    make_put_f32(w, s, "residual_scale", 0.22f);
+    make_put_f32(w, s, "logit_scale", 6);
+    snprintf(key, sizeof key, "%s.rope.scaling.finetuned", s->arch);
+    weights_writer_put_bool(w, key, false);
+    for (uint32_t i = 0; i < s->n_layer; i++) n[i] = weights_shape_attends(s, i) ? s->n_kv_head : 0;
+    snprintf(key, sizeof key, "%s.attention.head_count_kv", s->arch);
+    weights_writer_put_array(w, key, WEIGHTS_U32, n, s->n_layer);
+    make_put_u32(w, s, "ssm.conv_kernel", r->n_tap);
+    make_put_u32(w, s, "ssm.state_size", r->d_state);
+    make_put_u32(w, s, "ssm.group_count", r->n_k_head);
+    make_put_u32(w, s, "ssm.time_step_rank", r->n_v_head);
+    make_put_u32(w, s, "ssm.inner_size", r->n_v_head * r->d_value);
+    if (!weights_shape_experts(s)) return;
+    make_put_u32(w, s, "expert_count", weights_shape_experts(s)->n_expert);
+    make_put_u32(w, s, "expert_used_count", weights_shape_experts(s)->n_used);
+    make_put_u32(w, s, "expert_shared_feed_forward_length", r->d_ff_shared);
+}
+
 uint32_t make_rotated(const struct weights_shape *s)
 {
     if (strncmp(s->arch, "qwen35", 6) == 0) return s->d_head / 4;
@@ -250,6 +278,7 @@ static const struct make_arch archs[] = {
         gpt_oss_keys},
     {"phi3", MAKE_NORM_BEFORE | MAKE_FUSED | MAKE_LONG_ROPE, phi3_keys},
     {"granite", MAKE_NORM_BEFORE, granite_keys},
+    {"granitehybrid", MAKE_NORM_BEFORE | MAKE_MAMBA | MAKE_EXPERTS, granitehybrid_keys},
     {"starcoder2", MAKE_NORM_BEFORE | MAKE_LAYER_NORM | MAKE_ALL_BIASES | MAKE_NO_GATE, NULL},
     {"command-r", MAKE_NORM_BEFORE | MAKE_LAYER_NORM | MAKE_ONE_NORM, command_r_keys},
     {"cohere2", MAKE_NORM_BEFORE | MAKE_LAYER_NORM | MAKE_ONE_NORM, cohere2_keys},

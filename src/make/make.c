@@ -66,14 +66,16 @@ static int tensor_of(
 {
     int64_t ne[3] = {n_in, n_each, n_expert};
     uint32_t n_out = n_each * (n_expert ? n_expert : 1);
-    enum quant_type type =
-        n_out && kind != BIAS && kind != ROUTER && kind != TAPS ? weights_legal_type(m->s->type, n_in) : QUANT_F32;
+    enum quant_type type = n_out && kind != BIAS && kind != ROUTER && kind != TAPS && kind != DECAY && kind != NORM
+                               ? weights_legal_type(m->s->type, n_in)
+                               : QUANT_F32;
     size_t row_bytes;
     uint32_t index = m->n_tensors++;
     TRY(quant_row_bytes(type, n_in, &row_bytes));
     if (m->writing) return write_tensor(m, index, kind, type, n_in, n_out ? n_out : 1);
     m->total_bytes += row_bytes * (n_out ? n_out : 1);
-    if (m->s->log && n_out && kind != BIAS && kind != ROUTER && kind != TAPS && type != m->s->type) {
+    if (m->s->log && n_out && kind != BIAS && kind != ROUTER && kind != TAPS && kind != DECAY && kind != NORM &&
+        type != m->s->type) {
         char line[160];
         snprintf(line, sizeof line, "%s: rows of %u are not whole %s blocks; made %s", name, (unsigned)n_in,
             quant_info_of(m->s->type)->name, quant_info_of(type)->name);
@@ -134,12 +136,16 @@ static int mixture(struct make *m, uint32_t i)
     TRY(tensor(m, router, ROUTER, s->d_model, e->n_expert));
     if (m->arch->has & MAKE_CONV_LAYERS) TRY(layer_tensor(m, i, "exp_probs_b.bias", BIAS, e->n_expert, 0));
     if (m->arch->has & MAKE_EXPERT_BIASES) TRY(layer_tensor(m, i, "ffn_gate_inp.bias", BIAS, e->n_expert, 0));
-    TRY(layer_experts(m, i, "ffn_gate_exps", s->d_model, e->d_ff));
-    TRY(layer_experts(m, i, "ffn_up_exps", s->d_model, e->d_ff));
+    if (m->arch->has & MAKE_MIXED_LAYERS) {
+        TRY(layer_experts(m, i, "ffn_gate_up_exps", s->d_model, 2 * e->d_ff));
+    } else {
+        TRY(layer_experts(m, i, "ffn_gate_exps", s->d_model, e->d_ff));
+        TRY(layer_experts(m, i, "ffn_up_exps", s->d_model, e->d_ff));
+    }
     TRY(layer_experts(m, i, "ffn_down_exps", e->d_ff, s->d_model));
     const struct weights_recurrent *r = weights_shape_recurrent(s);
     if (!r || !r->d_ff_shared) return 0;
-    TRY(layer_tensor(m, i, "ffn_gate_inp_shexp.weight", BIAS, s->d_model, 0));
+    if (!(m->arch->has & MAKE_MAMBA)) TRY(layer_tensor(m, i, "ffn_gate_inp_shexp.weight", BIAS, s->d_model, 0));
     TRY(layer_matrix(m, i, "ffn_gate_shexp", MATRIX, s->d_model, r->d_ff_shared, false));
     TRY(layer_matrix(m, i, "ffn_up_shexp", MATRIX, s->d_model, r->d_ff_shared, false));
     return layer_matrix(m, i, "ffn_down_shexp", MATRIX, r->d_ff_shared, s->d_model, false);
@@ -213,6 +219,36 @@ static int delta_net(struct make *m, uint32_t i)
     return layer_matrix(m, i, "ssm_out", MATRIX, d_v, d, false);
 }
 
+/* Mamba-2 in place of attention. */
+static int mamba(struct make *m, uint32_t i)
+{
+    const struct weights_recurrent *r = weights_shape_recurrent(&m->shape);
+    uint32_t d = m->shape.d_model, n = r->n_v_head, inner = n * r->d_value,
+             mixed = inner + 2 * r->n_k_head * r->d_state;
+    TRY(layer_norm(m, i, "attn_norm", d));
+    TRY(layer_matrix(m, i, "ssm_in", MATRIX, d, inner + mixed + n, false));
+    TRY(layer_tensor(m, i, "ssm_conv1d.weight", TAPS, r->n_tap, mixed));
+    TRY(layer_tensor(m, i, "ssm_conv1d.bias", BIAS, mixed, 0));
+    TRY(layer_tensor(m, i, "ssm_dt.bias", BIAS, n, 0));
+    TRY(layer_tensor(m, i, "ssm_a", DECAY, 1, n));
+    TRY(layer_tensor(m, i, "ssm_d", NORM, 1, n));
+    TRY(layer_norm(m, i, "ssm_norm", inner));
+    return layer_matrix(m, i, "ssm_out", MATRIX, inner, d, false);
+}
+
+/* Experts beside the feed-forward (Gemma 4). */
+static int mixture_beside(struct make *m, uint32_t i)
+{
+    uint32_t d = m->shape.d_model;
+    if (!weights_shape_experts(&m->shape)) return 0;
+    TRY(mixture(m, i));
+    TRY(layer_tensor(m, i, "ffn_gate_inp.scale", NORM, d, 0));
+    TRY(layer_tensor(m, i, "ffn_down_exps.scale", NORM, weights_shape_experts(&m->shape)->n_expert, 0));
+    TRY(layer_norm(m, i, "pre_ffw_norm_2", d));
+    TRY(layer_norm(m, i, "post_ffw_norm_1", d));
+    return layer_norm(m, i, "post_ffw_norm_2", d);
+}
+
 static int attention(struct make *m, uint32_t i)
 {
     const struct weights_shape *s = &m->shape;
@@ -241,11 +277,15 @@ static int layer(struct make *m, uint32_t i)
 {
     const struct weights_shape *s = &m->shape;
     uint32_t d = s->d_model, has = m->arch->has, d_ff = sizes_of(s, i).d_ff;
-    TRY(weights_shape_attends(s, i) ? attention(m, i) : has & MAKE_CONV_LAYERS ? short_conv(m, i) : delta_net(m, i));
+    TRY(weights_shape_attends(s, i) ? attention(m, i)
+        : has & MAKE_CONV_LAYERS    ? short_conv(m, i)
+        : has & MAKE_MAMBA          ? mamba(m, i)
+                                    : delta_net(m, i));
     const char *norm = has & MAKE_SECOND_NORM_POST ? "post_attention_norm" : "ffn_norm";
     if (has & MAKE_NORM_BEFORE && !(has & MAKE_ONE_NORM)) TRY(layer_norm(m, i, norm, d));
     const struct weights_recurrent *r = weights_shape_recurrent(s);
-    if (has & MAKE_EXPERTS && !(r && i < r->n_dense_lead)) return mixture(m, i);
+    if (has & MAKE_EXPERTS && weights_shape_experts(s) && !(r && i < r->n_dense_lead)) return mixture(m, i);
+    if (has & MAKE_MIXED_LAYERS) TRY(mixture_beside(m, i));
     if (!(has & (MAKE_FUSED | MAKE_NO_GATE))) TRY(layer_matrix(m, i, "ffn_gate", MATRIX, d, d_ff, false));
     TRY(layer_matrix(m, i, "ffn_up", FFN_UP, d, d_ff * (has & MAKE_FUSED ? 2 : 1), false));
     if (has & MAKE_SUB_NORMS) TRY(layer_norm(m, i, "ffn_sub_norm", s->d_ff));
@@ -481,7 +521,7 @@ static void put_hyperparameters(struct make *m)
     put_arch_u32(m, "attention.head_count", s->n_head);
     if (!(m->arch->has & MAKE_MIXED_LAYERS)) {
         put_arch_u32(m, "feed_forward_length", s->d_ff);
-        if (!(m->arch->has & MAKE_CONV_LAYERS)) put_arch_u32(m, "attention.head_count_kv", s->n_kv_head);
+        if (!(m->arch->has & (MAKE_CONV_LAYERS | MAKE_MAMBA))) put_arch_u32(m, "attention.head_count_kv", s->n_kv_head);
         put_arch_u32(m, "attention.key_length", s->d_head);
         put_arch_u32(m, "attention.value_length", s->d_head);
         put_arch_u32(m, "rope.dimension_count", make_rotated(s));

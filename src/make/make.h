@@ -62,10 +62,11 @@ const struct weights_mixed_layers *weights_shape_mixed(const struct weights_shap
 struct weights_recurrent {
     const char *shape;
     uint32_t n_tap, period; /* every period-th layer attends ... */
-    uint32_t attends;       /* ... or, period 0, layer i where bit i is set */
+    uint64_t attends;       /* ... or, period 0, layer i where bit i is set */
     uint32_t n_k_head, n_v_head, d_state;
     uint32_t n_dense_lead; /* first layers without experts */
     uint32_t d_ff_shared;  /* of an expert that all rows go to; 0: none */
+    uint32_t d_value;      /* of heads of Mamba-2 (Granite 4 hybrid); 0: none */
 };
 /* NULL: all layers attend. */
 const struct weights_recurrent *weights_shape_recurrent(const struct weights_shape *shape);

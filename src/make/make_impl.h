@@ -50,6 +50,7 @@ enum {
     MAKE_POSITIONS = 8388608,      /* position_embd */
     MAKE_NORM_BIASES = 16777216,   /* of norms alone */
     MAKE_FUSED_QKV = 33554432,
+    MAKE_MAMBA = 67108864,         /* Mamba-2 layers */
     MAKE_SECOND_NORM_POST = 32768, /* the norm before the feed-forward is called post_attention_norm */
 };
 struct make_arch {

@@ -25,6 +25,7 @@ static const struct weights_shape shapes[] = {
     {"gemma3-4b", "gemma3", 2560, 34, 8, 4, 256, 10240, 262144, 131072, true, 1e6f, 0, 1e-6f},
     {"gemma4-e2b", "gemma4", 1536, 35, 8, 1, 256, 6144, 262144, 131072, true, 1e6f, 0, 1e-6f},
     {"gemma4-31b", "gemma4", 5376, 60, 32, 16, 256, 21504, 262144, 262144, true, 1e6f, 0, 1e-6f},
+    {"gemma4-26b-a4b", "gemma4", 2816, 30, 16, 8, 256, 2112, 262144, 262144, true, 1e6f, 0, 1e-6f},
     {"ministral3-3b", "mistral3", 3072, 26, 32, 8, 128, 9216, 131072, 262144, true, 1e6f, 0, 1e-5f},
     {"smollm3-3b", "smollm3", 2048, 36, 16, 4, 128, 11008, 128256, 65536, true, 5e6f, 0, 1e-6f},
     {"olmo2-1b", "olmo2", 2048, 16, 16, 16, 128, 8192, 100352, 4096, false, 5e5f, 0, 1e-6f},
@@ -34,6 +35,8 @@ static const struct weights_shape shapes[] = {
     {"phi-3.5-mini", "phi3", 3072, 32, 32, 32, 96, 8192, 32064, 131072, false, 1e4f, 0, 1e-5f},
     {"phi-4-mini", "phi3", 3072, 32, 24, 8, 128, 8192, 200064, 131072, true, 1e4f, 0, 1e-5f},
     {"granite3.3-2b", "granite", 2048, 40, 32, 8, 64, 8192, 49159, 131072, true, 1e7f, 0, 1e-5f},
+    {"granite4-h-1b", "granitehybrid", 1536, 40, 12, 4, 128, 4096, 100352, 131072, true, 1e4f, 0, 1e-5f},
+    {"granite4-h-tiny", "granitehybrid", 1536, 40, 12, 4, 128, 512, 100352, 131072, true, 1e4f, 0, 1e-5f},
     {"starcoder2-3b", "starcoder2", 3072, 30, 24, 2, 128, 12288, 49152, 16384, true, 999999.4420358813f, 0, 1e-5f},
     {"command-r-35b", "command-r", 8192, 40, 64, 64, 128, 22528, 256000, 131072, true, 8e6f, 0, 1e-5f},
     {"command-r7b", "cohere2", 4096, 32, 32, 8, 128, 14336, 256000, 132096, true, 5e4f, 0, 1e-5f},
@@ -71,6 +74,7 @@ static const struct weights_shape shapes[] = {
     {"tiny-gemma3", "gemma3", 256, 6, 4, 1, 64, 512, 512, 128, true, 1e6f, 0, 1e-6f},
     {"tiny-gemma4", "gemma4", 256, 6, 4, 1, 64, 512, 512, 128, true, 1e6f, 0, 1e-6f},
     {"tiny-gemma4-kv", "gemma4", 256, 4, 4, 4, 64, 512, 512, 256, true, 1e6f, 0, 1e-6f},
+    {"tiny-gemma4-moe", "gemma4", 256, 4, 4, 2, 64, 512, 512, 128, true, 1e6f, 0, 1e-6f},
     {"tiny-bert", "bert", 256, 2, 4, 4, 64, 512, 512, 512, true, 1e4f, 0, 1e-12f},
     {"tiny-bert-rank", "bert", 256, 2, 8, 8, 32, 512, 512, 256, true, 1e4f, 0, 1e-12f},
     {"tiny-nomic-bert", "nomic-bert", 256, 2, 4, 4, 64, 512, 512, 512, true, 1e3f, 0, 1e-12f},
@@ -87,6 +91,8 @@ static const struct weights_shape shapes[] = {
     /* Not tiny-phi3: llama.cpp wants special tokens of models whose name says so. */
     {"tiny-phi", "phi3", 256, 2, 4, 2, 64, 512, 512, 512, true, 1e4f, 0, 1e-5f},
     {"tiny-granite", "granite", 256, 2, 4, 2, 64, 512, 512, 1024, true, 1e7f, 0, 1e-5f},
+    {"tiny-granitehybrid", "granitehybrid", 256, 4, 4, 2, 64, 512, 512, 1024, true, 1e4f, 0, 1e-5f},
+    {"tiny-granitehybrid-moe", "granitehybrid", 256, 3, 4, 2, 64, 256, 512, 1024, true, 1e4f, 0, 1e-5f},
     {"tiny-starcoder2", "starcoder2", 256, 2, 4, 2, 64, 512, 512, 1024, true, 1e5f, 0, 1e-5f},
     {"tiny-command-r", "command-r", 256, 2, 4, 4, 64, 512, 512, 1024, true, 8e6f, 0, 1e-5f},
     {"tiny-cohere2", "cohere2", 256, 4, 4, 2, 64, 512, 512, 256, true, 5e4f, 0, 1e-5f},
@@ -115,25 +121,35 @@ static const struct weights_experts experts[] = {
     {"lfm2-8b-a1b", 32, 4, 1792},
     {"tiny-lfm2moe", 8, 3, 256},
     {"tiny-gpt-oss", 6, 2, 256},
+    {"gemma4-26b-a4b", 128, 8, 704},
+    {"tiny-gemma4-moe", 8, 3, 256},
+    {"granite4-h-tiny", 64, 6, 512},
+    {"tiny-granitehybrid-moe", 8, 3, 256},
 };
 
 static const struct weights_mixed_layers mixed[] = {
     {"gemma4-e2b", 5, 512, 1, 20, 256, false},
     {"gemma4-31b", 6, 512, 4, 0, 0, true},
+    {"gemma4-26b-a4b", 6, 512, 2, 0, 0, true},
+    {"tiny-gemma4-moe", 2, 128, 1, 0, 0, true},
     {"tiny-gemma4", 2, 128, 1, 2, 256, false},
     {"tiny-gemma4-kv", 2, 128, 2, 0, 0, true},
 };
 
 static const struct weights_recurrent recurrent[] = {
-    {"qwen3.5-0.8b", 4, 4, 0, 16, 16, 128, 0, 0},
-    {"qwen3.5-4b", 4, 4, 0, 16, 32, 128, 0, 0},
-    {"qwen3.5-35b-a3b", 4, 4, 0, 16, 32, 128, 0, 512},
-    {"lfm2-1.2b", 3, 0, 1 << 2 | 1 << 5 | 1 << 8 | 1 << 10 | 1 << 12 | 1 << 14, 0, 0, 0, 0, 0},
-    {"lfm2-8b-a1b", 3, 0, 1 << 2 | 1 << 6 | 1 << 10 | 1 << 14 | 1 << 18 | 1 << 21, 0, 0, 0, 2, 0},
-    {"tiny-qwen35", 4, 4, 0, 2, 4, 64, 0, 0},
-    {"tiny-qwen35moe", 4, 4, 0, 2, 4, 64, 0, 512},
-    {"tiny-lfm2", 3, 0, 1 << 1 | 1 << 2, 0, 0, 0, 0, 0},
-    {"tiny-lfm2moe", 3, 0, 1 << 1, 0, 0, 0, 1, 0},
+    {"qwen3.5-0.8b", 4, 4, 0, 16, 16, 128, 0, 0, 0},
+    {"qwen3.5-4b", 4, 4, 0, 16, 32, 128, 0, 0, 0},
+    {"qwen3.5-35b-a3b", 4, 4, 0, 16, 32, 128, 0, 512, 0},
+    {"lfm2-1.2b", 3, 0, 1 << 2 | 1 << 5 | 1 << 8 | 1 << 10 | 1 << 12 | 1 << 14, 0, 0, 0, 0, 0, 0},
+    {"lfm2-8b-a1b", 3, 0, 1 << 2 | 1 << 6 | 1 << 10 | 1 << 14 | 1 << 18 | 1 << 21, 0, 0, 0, 2, 0, 0},
+    {"tiny-qwen35", 4, 4, 0, 2, 4, 64, 0, 0, 0},
+    {"tiny-qwen35moe", 4, 4, 0, 2, 4, 64, 0, 512, 0},
+    {"tiny-lfm2", 3, 0, 1 << 1 | 1 << 2, 0, 0, 0, 0, 0, 0},
+    {"tiny-lfm2moe", 3, 0, 1 << 1, 0, 0, 0, 1, 0, 0},
+    {"granite4-h-1b", 4, 0, 1ull << 5 | 1ull << 15 | 1ull << 25 | 1ull << 35, 1, 48, 128, 0, 0, 64},
+    {"granite4-h-tiny", 4, 0, 1ull << 5 | 1ull << 15 | 1ull << 25 | 1ull << 35, 1, 48, 128, 0, 1024, 64},
+    {"tiny-granitehybrid", 4, 0, 1 << 1, 1, 4, 64, 0, 0, 32},
+    {"tiny-granitehybrid-moe", 4, 0, 1 << 2, 1, 8, 128, 0, 512, 64},
 };
 
 static const struct weights_pooling poolings[] = {
@@ -184,7 +200,7 @@ const struct weights_recurrent *weights_shape_recurrent(const struct weights_sha
 bool weights_shape_attends(const struct weights_shape *shape, uint32_t layer)
 {
     const struct weights_recurrent *r = weights_shape_recurrent(shape);
-    return !r || (r->period ? (layer + 1) % r->period == 0 : r->attends >> layer & 1);
+    return !r || (r->period ? (layer + 1) % r->period == 0 : layer < 64 && (r->attends >> layer & 1));
 }
 
 const struct weights_pooling *weights_shape_pooling(const struct weights_shape *shape)

@@ -10,9 +10,9 @@
 
 static const struct arch *const archs[] = {&model_llama, &model_mistral3, &model_qwen2, &model_qwen3, &model_qwen2vl,
     &model_qwen3vl, &model_gemma, &model_gemma2, &model_gemma3, &model_gemma4, &model_olmo2, &model_smollm3,
-    &model_phi3, &model_granite, &model_qwen3moe, &model_qwen35, &model_qwen35moe, &model_lfm2, &model_lfm2moe,
-    &model_gpt_oss, &model_starcoder2, &model_command_r, &model_cohere2, &model_bitnet, &model_bitnet_25,
-    &model_bitnet_b158, &model_bert, &model_nomic_bert, &model_gemma_embedding};
+    &model_phi3, &model_granite, &model_granitehybrid, &model_qwen3moe, &model_qwen35, &model_qwen35moe, &model_lfm2,
+    &model_lfm2moe, &model_gpt_oss, &model_starcoder2, &model_command_r, &model_cohere2, &model_bitnet,
+    &model_bitnet_25, &model_bitnet_b158, &model_bert, &model_nomic_bert, &model_gemma_embedding};
 enum { N_ARCH = sizeof archs / sizeof *archs };
 
 /* Sizes beyond these are taken for damage. */
@@ -78,7 +78,7 @@ static int read_layer_sizes(
 static int read_feed_forward(const struct reader *r, struct lutra_error *err)
 {
     bool needed = true;
-    if (r->arch->experts) {
+    if (r->arch->experts && !r->arch->dense_beside) {
         TRY(model_opt_int(r, "expert_feed_forward_length", MODEL_MAX_DIM, &r->hp->d_ff, err));
         needed = r->hp->d_ff == 0;
     }
@@ -263,7 +263,7 @@ static int read_experts(const struct reader *r, struct lutra_error *err)
 {
     struct hparams *hp = r->hp;
     float scale = 1;
-    if (!r->arch->experts) return 0;
+    if (!r->arch->experts || (r->arch->maybe_experts && model_key_is_off(r, "expert_count"))) return 0;
     TRY(model_get_int(r, "expert_count", MAX_EXPERT, &hp->n_expert, err));
     TRY(model_get_int(r, "expert_used_count", MAX_EXPERT_USED, &hp->n_expert_used, err));
     if (hp->n_expert_used > hp->n_expert)

@@ -247,7 +247,7 @@ static int reserve(struct model *m, struct lutra_error *err)
         if ((size_t)l->d_head > d_head) d_head = (size_t)l->d_head;
         if ((size_t)l->d_ff > d_ff) d_ff = (size_t)l->d_ff;
     }
-    size_t vectors = 8 * (size_t)hp->d_model + 2 * widest + 2 * d_head + 2 * d_ff + 6 * SLICE_NAME;
+    size_t vectors = 12 * (size_t)hp->d_model + 2 * widest + 2 * d_head + 2 * d_ff + 6 * SLICE_NAME;
     vectors += 512 + 2 * (size_t)hp->d_per_layer + recurrent;
     vectors += (size_t)hp->n_expert * (1 + 2 * (size_t)hp->d_ff_expert + (size_t)hp->d_model);
     size_t bytes =

@@ -20,7 +20,12 @@
 
 enum { MODEL_MAX_LAYER = 1024 };
 
-enum layer_kind { LAYER_ATTENTION, LAYER_DELTA_NET /* gated delta rule */, LAYER_CONV /* short convolution */ };
+enum layer_kind {
+    LAYER_ATTENTION,
+    LAYER_DELTA_NET, /* gated delta rule */
+    LAYER_CONV,      /* short convolution */
+    LAYER_MAMBA,     /* Mamba-2 */
+};
 
 /* Of one layer. */
 struct hparams_layer {
@@ -61,8 +66,10 @@ struct hparams {
     struct op_route route;                    /* n_expert and n_used are set, bias per layer */
     int n_dense_lead;                         /* first layers without experts */
     int d_ff_shared;                          /* of an expert that all rows go to; 0: none */
+    bool dense_beside;                        /* an ordinary feed-forward beside the experts (Gemma 4) */
     int n_tap;                                /* of recurrent layers' convolutions */
-    int n_key_head, n_value_head, d_state;    /* of a delta rule; d_state: of its keys and values */
+    int n_key_head, n_value_head;             /* of a delta rule or Mamba-2, whose groups are key heads */
+    int d_state, d_value;                     /* elements of a key and of a value head */
     bool key_neighbours;                      /* op_delta.neighbours */
     int n_draft_layer;                        /* blocks behind the last that draft (MTP): model_open_nextn */
     bool tied;                                /* the head is the embedding */

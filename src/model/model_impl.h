@@ -37,12 +37,14 @@ struct arch {
     bool by_layer;           /* heads, their size and d_ff may differ between layers */
     bool v_norm;             /* v has a norm without weights; where attn_v is missing, v is k before its norm */
     bool layer_scale;        /* a layer's output is multiplied by a number of the file */
-    bool experts;            /* instead of one feed-forward */
+    bool experts;            /* instead of one feed-forward, or with dense_beside beside it ... */
+    bool maybe_experts;      /* ... where expert_count is not 0 */
+    bool dense_beside;       /* both have norms of their own, and the router, too */
     bool expert_biases;      /* of the router and of experts */
     bool sinks;              /* attention has an extra logit per head */
-    bool conv_without_kv;    /* layers without key/value heads are short convolutions */
+    bool conv_without_kv;    /* layers without key/value heads are recurrent */
     bool gated_attention;    /* attn_q has a gate of the output behind each head's query */
-    bool shared_expert;      /* beside the experts, times a gate of one number */
+    bool shared_expert;      /* one beside the experts, if there is one, is multiplied by a gate of one number */
     const char *ffn_norm;    /* NULL: "ffn_norm" */
     const char *output_norm; /* NULL: "output_norm" */
     enum route_score route;
@@ -58,8 +60,8 @@ struct arch {
 extern const struct arch model_lfm2, model_lfm2moe, model_qwen35, model_qwen35moe, model_llama, model_mistral3,
     model_qwen2, model_qwen3, model_qwen2vl, model_qwen3vl, model_gemma2, model_gemma, model_gemma3, model_gemma4,
     model_olmo2, model_smollm3, model_phi3, model_granite, model_starcoder2, model_qwen3moe, model_gpt_oss,
-    model_command_r, model_cohere2, model_bitnet, model_bitnet_25, model_bitnet_b158, model_bert, model_nomic_bert,
-    model_gemma_embedding;
+    model_command_r, model_cohere2, model_granitehybrid, model_bitnet, model_bitnet_25, model_bitnet_b158, model_bert,
+    model_nomic_bert, model_gemma_embedding;
 
 /* Where sentences about what is not implemented go; tell == NULL: the first one is an error and reading ends. */
 struct listener {
@@ -85,6 +87,7 @@ struct model {
     uint8_t role[VALUE_MAX]; /* of the op list's values (transformer.c) */
     bool too_many_values;
     const int32_t *query_order, *gate_order; /* [n_head * d_head] of QG, where attention has gates */
+    const int32_t *expert_order[2];          /* [n_expert_used * d_ff_expert] of EB: gates and ups */
     const float *ones;                       /* [512], NULL before model_ones */
     const float *token_norm;                 /* [d_per_layer] */
     struct model_value_head value;
@@ -195,6 +198,7 @@ enum role {
     W, /* of experts: [n_expert] scores, [2 * n_used] routes */
     EG,
     EU,
+    EB, /* [2 * n_used * d_ff_expert] of each chosen expert gate, then up */
     ED, /* [n_used * d_ff_expert] gate and up of each chosen expert, [n_used * d_model] what each says */
     S,  /* [1] gate of the expert that all rows go to */
     E,  /* [d_model] the token's embedding, where layers read it again */

@@ -34,11 +34,12 @@ static int dim_of(const struct hparams *hp, int layer, enum role role)
     case K:
     case V: return l->n_kv_head * l->d_head;
     case G:
-    case U: return has_experts(hp, layer) ? hp->d_ff_shared : l->d_ff;
+    case U: return has_experts(hp, layer) && !hp->dense_beside ? hp->d_ff_shared : l->d_ff;
     case R: return hp->n_expert;
     case W: return 2 * hp->n_expert_used;
     case EG:
     case EU: return hp->n_expert_used * hp->d_ff_expert;
+    case EB: return 2 * hp->n_expert_used * hp->d_ff_expert;
     case ED: return hp->n_expert_used * hp->d_model;
     case P:
     case PT: return hp->d_per_layer;
@@ -419,6 +420,53 @@ static struct op *experts(struct model *m, int layer, int in, int route, bool by
     return op;
 }
 
+/* Where each chosen expert's gate and up lie in EB. */
+static int make_expert_orders(struct model *m, struct lutra_error *err)
+{
+    int ff = m->hp.d_ff_expert, n = m->hp.n_expert_used * ff;
+    void *p;
+    if (m->expert_order[0]) return 0;
+    TRY(arena_take(&m->arena, 2 * (size_t)n * sizeof(int32_t), "order of experts' gates", &p, err));
+    int32_t *order = p;
+    for (int i = 0; i < n; i++) {
+        order[i] = i / ff * 2 * ff + i % ff;
+        order[n + i] = order[i] + ff;
+    }
+    m->expert_order[0] = order;
+    m->expert_order[1] = order + n;
+    return 0;
+}
+
+/* One matrix with the rows of an expert's gate, then those of its up. */
+static int split_experts(struct model *m, const struct stream *s, struct op *op, struct lutra_error *err)
+{
+    static const enum role part[2] = {EG, EU};
+    int both = build_val(m, s, EB);
+    TRY(expert_part(m, op, "ffn_gate_up_exps", m->hp.d_model, 2 * m->hp.d_ff_expert, both, err));
+    TRY(make_expert_orders(m, err));
+    for (int i = 0; i < 2; i++)
+        build_push(m, OP_PERMUTE, s->layer, both, -1, build_val(m, s, part[i]))->permute.order = m->expert_order[i];
+    return 0;
+}
+
+/* What the router reads where a feed-forward stands beside the experts: the residual stream over its length, times a
+ * vector, and over the root of d_model. */
+static int router_input(struct model *m, const struct stream *s, int out, struct lutra_error *err)
+{
+    int d = m->hp.d_model;
+    struct op *op = build_push(m, OP_RMS_NORM, s->layer, build_val(m, s, X), -1, out);
+    const float *scale;
+    char name[64];
+    void *p;
+    TRY(model_vector(m, named(m, name, s->layer, "ffn_gate_inp.scale"), d, false, &scale, err));
+    TRY(arena_take(&m->arena, (size_t)d * sizeof *scale, "scale of a router's input", &p, err));
+    for (int i = 0; i < d; i++) ((float *)p)[i] = scale[i] / sqrtf((float)d);
+    op->norm.weight = p;
+    op->norm.n_norm = d;
+    op->norm.eps = m->hp.norm_eps;
+    return 0;
+}
+
 /* The experts' feed-forward: what they say together goes to T. */
 static int mixture(struct model *m, const struct stream *s, int in, struct lutra_error *err)
 {
@@ -427,43 +475,68 @@ static int mixture(struct model *m, const struct stream *s, int in, struct lutra
     int layer = s->layer, d = hp->d_model, ff = hp->d_ff_expert;
     int scores = build_val(m, s, R), route = build_val(m, s, W), g = build_val(m, s, EG), u = build_val(m, s, EU),
         down = build_val(m, s, ED);
+    int asks = m->arch->dense_beside ? build_val(m, s, T) : in;
+    if (m->arch->dense_beside) TRY(router_input(m, s, asks, err));
     TRY(build_part(
-        m, build_matmul(m, layer, in), "ffn_gate_inp", d, hp->n_expert, m->arch->expert_biases, scores, err));
+        m, build_matmul(m, layer, asks), "ffn_gate_inp", d, hp->n_expert, m->arch->expert_biases, scores, err));
     struct op *choose = build_push(m, OP_ROUTE, layer, scores, -1, route);
     choose->route = hp->route;
     if (m->arch->route_bias)
         TRY(model_vector(m, named(m, name, layer, "exp_probs_b.bias"), hp->n_expert, false, &choose->route.bias, err));
+    if (m->arch->dense_beside)
+        TRY(model_vector(
+            m, named(m, name, layer, "ffn_down_exps.scale"), hp->n_expert, true, &choose->route_each, err));
     struct op *op = experts(m, layer, in, route, false);
-    TRY(expert_part(m, op, "ffn_gate_exps", d, ff, g, err));
-    TRY(expert_part(m, op, "ffn_up_exps", d, ff, u, err));
+    if (has(m, layer, "ffn_gate_up_exps.weight")) {
+        TRY(split_experts(m, s, op, err));
+    } else {
+        TRY(expert_part(m, op, "ffn_gate_exps", d, ff, g, err));
+        TRY(expert_part(m, op, "ffn_up_exps", d, ff, u, err));
+    }
     build_push(m, hp->gate, layer, g, u, g);
     TRY(expert_part(m, experts(m, layer, g, route, true), "ffn_down_exps", ff, d, down, err));
     build_push(m, OP_COMBINE, layer, down, route, build_val(m, s, T))->combine.n_used = hp->n_expert_used;
     return 0;
 }
 
-/* What the expert that all rows go to says, times the gate of its row, is added first. */
+/* What the expert that all rows go to says, times the gate of its row if it has one, is added first. */
 static int shared_expert(struct model *m, const struct stream *s, int in, struct lutra_error *err)
 {
     int layer = s->layer, d = m->hp.d_model, ff = m->hp.d_ff_shared;
-    int g = build_val(m, s, G), u = build_val(m, s, U), t = build_val(m, s, T), gate = build_val(m, s, S);
+    int g = build_val(m, s, G), u = build_val(m, s, U), t = build_val(m, s, T),
+        gate = m->arch->shared_expert ? build_val(m, s, S) : -1;
     struct op *wide = build_matmul(m, layer, in);
     TRY(build_part(m, wide, "ffn_gate_shexp", d, ff, false, g, err));
     TRY(build_part(m, wide, "ffn_up_shexp", d, ff, false, u, err));
-    TRY(build_part(m, wide, "ffn_gate_inp_shexp", d, 1, false, gate, err));
+    if (m->arch->shared_expert) TRY(build_part(m, wide, "ffn_gate_inp_shexp", d, 1, false, gate, err));
     build_end_matmul(m, s, T);
     build_push(m, m->hp.gate, layer, g, u, g);
     TRY(build_part(m, build_matmul(m, layer, g), "ffn_down_shexp", ff, d, false, t, err));
     build_end_matmul(m, s, U);
-    build_push(m, OP_GATE, layer, gate, t, t);
+    if (m->arch->shared_expert) build_push(m, OP_GATE, layer, gate, t, t);
     return add_back(m, s, "ffn_down", "post_ffw_norm", err);
+}
+
+/* Experts and an ordinary feed-forward, which reads `in`, side by side: the sum of their norms goes to T. */
+static int mixture_beside(struct model *m, const struct stream *s, int in, struct lutra_error *err)
+{
+    int layer = s->layer, d = m->hp.d_model, t = build_val(m, s, T), g = build_val(m, s, G);
+    TRY(widen(m, s, in, err));
+    TRY(build_rms_norm(m, layer, "pre_ffw_norm_2", build_val(m, s, X), in, d, err));
+    TRY(mixture(m, s, in, err));
+    TRY(build_rms_norm(m, layer, "post_ffw_norm_2", t, t, d, err));
+    TRY(build_part(m, build_matmul(m, layer, g), "ffn_down", dim_of(&m->hp, layer, G), d, false, in, err));
+    build_end_matmul(m, s, U);
+    TRY(build_rms_norm(m, layer, "post_ffw_norm_1", in, in, d, err));
+    build_push(m, OP_ADD, layer, in, t, t);
+    return 0;
 }
 
 /* The output matrix of attention, or of what stands in its place, and the feed-forward. */
 static int feed_forward(struct model *m, const struct stream *s, struct lutra_error *err)
 {
     const struct hparams *hp = &m->hp;
-    static const char *const output[] = {"attn_output", "ssm_out", "shortconv.out_proj"};
+    static const char *const output[] = {"attn_output", "ssm_out", "shortconv.out_proj", "ssm_out"};
     enum layer_kind kind = hp->layer[s->layer].kind;
     int layer = s->layer, d_q = dim_of(hp, layer, A), ff = dim_of(hp, layer, G);
     int a = build_val(m, s, A), t = build_val(m, s, T), in = m->arch->one_norm ? build_val(m, s, N) : -1;
@@ -476,6 +549,10 @@ static int feed_forward(struct model *m, const struct stream *s, struct lutra_er
     build_end_matmul(m, s, kind == LAYER_ATTENTION ? Q : Z);
     TRY(add_back(m, s, "attn_output", "post_attention_norm", err));
     if (!m->arch->one_norm) TRY(before(m, s, ffn_norm, &in, err));
+    if (has_experts(hp, layer) && m->arch->dense_beside) {
+        TRY(mixture_beside(m, s, in, err));
+        return add_back(m, s, "ffn_down", "post_ffw_norm", err);
+    }
     if (has_experts(hp, layer) && hp->d_ff_shared) TRY(shared_expert(m, s, in, err));
     if (has_experts(hp, layer)) {
         TRY(mixture(m, s, in, err));

@@ -44,8 +44,8 @@ enum op_kind {
     OP_MUL,        /* out = in[0] * in[1] */
     OP_GATE,       /* out = in[1] / (1 + exp(-in[0])); in[0] has as many elements, or one for all of them */
     OP_CONV,       /* out[c] = sum over j of weight[j][c] * in[c] of the token j - (n_tap - 1) behind; state: inputs */
-    OP_DELTA_NET,  /* gated delta rule over q, k, v = in[0] with decay in[1] and step in[2]; state: a matrix per head */
-    OP_GELU_ERF,   /* out = in * Phi(in), Phi(x) = (1 + erf(x / sqrt(2))) / 2 */
+    OP_DELTA_NET, /* gated delta rule or Mamba-2 over in[0] with decay in[1] and step in[2]; state: a matrix per head */
+    OP_GELU_ERF,  /* out = in * Phi(in), Phi(x) = (1 + erf(x / sqrt(2))) / 2 */
     OP_COUNT
 };
 
@@ -101,7 +101,10 @@ struct op {
             const float *bias[OP_WEIGHTS]; /* [n_out of that weight] or NULL */
             struct op_experts experts;
         } matmul; /* OP_MATMUL, OP_EXPERTS */
-        struct op_route route;
+        struct {
+            struct op_route route;
+            const float *route_each; /* [n_expert] factors of the weights, in the end; or NULL */
+        };
         struct {
             int n_used;
         } combine;
@@ -111,7 +114,13 @@ struct op {
         struct op_rope rope;
         struct op_attention attention;
         struct op_conv conv;
-        struct op_delta delta;
+        struct {
+            struct op_delta delta;
+            /* [n_v_head], or NULL.  Set (Mamba-2): in[0] is v, k, q, which are taken as they are, in[2] is not read;
+             *     step = log(1 + exp(in[1][h] + dt[h])),  decay = exp(a[h] step)
+             *     S = decay S + k (step v)^T;  out = S^T q + skip[h] v */
+            const float *delta_skip;
+        };
         struct {
             float scale;   /* of the logits; 0 = none */
             float softcap; /* of what that gives; 0 = none */

@@ -1,12 +1,13 @@
 #!/usr/bin/python3
-"""Logits of small models with recurrent layers by their makers' formula, in 64 bits.
+"""Logits of small models with recurrent layers or experts by their makers' formula, in 64 bits.
 
 usage: formula.py MODEL.gguf N      the logits behind token_at(0) .. token_at(N - 1) (tests/unit/engine/engine_fixture.h)
        formula.py MODEL.gguf N mtp  those of the MTP block behind token_at(N + 1): it reads the model's states of the
                                     first N tokens, then its own, each beside the token that follows
 
-Written after transformers' modeling_qwen3_5.py and modeling_lfm2.py, and vLLM's qwen3_5_mtp.py; nothing is shared with
-the engine.  F32 files of qwen35, qwen35moe, lfm2 and lfm2moe.
+Written after transformers' modeling_qwen3_5.py, modeling_lfm2.py, modeling_gemma4.py and modeling_granitemoehybrid.py,
+and vLLM's qwen3_5_mtp.py; nothing is shared with the engine.  F32 files of qwen35, qwen35moe, lfm2, lfm2moe, gemma4
+(with experts) and granitehybrid.
 """
 import math
 import operator
@@ -29,6 +30,15 @@ def softplus(x):
 
 def dot(a, b):
     return sum(map(operator.mul, a, b))
+
+
+def gelu_tanh(x):
+    return 0.5 * x * (1 + math.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x**3)))
+
+
+def softmax(x):
+    e = [math.exp(a - max(x)) for a in x]
+    return [a / sum(e) for a in e]
 
 
 def unit(x, scale=1.0):
@@ -159,9 +169,12 @@ class Model:
         y = self.mixture(y, b) if b + "ffn_gate_inp.weight" in self.t else self.dense(y, b)
         return [a + c for a, c in zip(x, y)]
 
+    def embedding(self, token):
+        return list(self.t["token_embd.weight"][token])
+
     def step(self, token, pos):
         """The state behind a token, after the last norm."""
-        x = list(self.t["token_embd.weight"][token])
+        x = self.embedding(token)
         for layer in range(self.n_layer):
             x = self.block(x, layer, pos)
         return self.norm(x, "token_embd_norm" if self.arch.startswith("lfm2") else "output_norm")
@@ -176,12 +189,155 @@ class Model:
         return self.linear(x, "output" if "output.weight" in self.t else "token_embd")
 
 
+class Gemma4(Model):
+    def __init__(self, file):
+        super().__init__(file)
+        assert not self.key("attention.shared_kv_layers") and not self.key("embedding_length_per_layer_input")
+        self.windowed = self.key("attention.sliding_window_pattern")
+
+    def plain_norm(self, x):
+        r = 1 / math.sqrt(dot(x, x) / len(x) + self.eps)
+        return [a * r for a in x]
+
+    def turn(self, x, pos, layer):
+        d = len(x)
+        base = self.key("rope.freq_base_swa") if self.windowed[layer] else self.base
+        factor = [1.0] * (d // 2) if self.windowed[layer] else self.t["rope_freqs.weight"][0]
+        for i in range(d // 2):
+            angle = pos * base ** (-2 * i / d) / factor[i]
+            a, b, c, s = x[i], x[d // 2 + i], math.cos(angle), math.sin(angle)
+            x[i], x[d // 2 + i] = a * c - b * s, b * c + a * s
+        return x
+
+    def attention(self, x, pos, b, past, layer):
+        d = self.key("attention.key_length_swa") if self.windowed[layer] else self.key("attention.key_length")
+        first = max(0, pos - self.key("attention.sliding_window") + 1) if self.windowed[layer] else 0
+        q = [self.turn(self.norm(h, b + "attn_q_norm"), pos, layer) for h in self.heads(self.linear(x, b + "attn_q"), d)]
+        k = self.heads(self.linear(x, b + "attn_k"), d)
+        v = self.heads(self.linear(x, b + "attn_v"), d) if b + "attn_v.weight" in self.t else k
+        past["v"].append([self.plain_norm(h) for h in v])
+        past["k"].append([self.turn(self.norm(h, b + "attn_k_norm"), pos, layer) for h in k])
+        out = []
+        for h in range(self.n_head):
+            kv = h // (self.n_head // len(k))
+            p = softmax([dot(q[h], k[kv]) for k in past["k"][first:]])
+            out += [sum(w * v[kv][i] for w, v in zip(p, past["v"][first:])) for i in range(d)]
+        return self.linear(out, b + "attn_output")
+
+    def wide(self, g, u):
+        return [gelu_tanh(a) * c for a, c in zip(g, u)]
+
+    def dense(self, x, b):
+        return self.linear(self.wide(self.linear(x, b + "ffn_gate"), self.linear(x, b + "ffn_up")), b + "ffn_down")
+
+    def experts(self, x, b):
+        """x: the residual stream, which the router reads by a norm of its own."""
+        n_used, d_ff, d = self.key("expert_used_count"), self.key("expert_feed_forward_length"), len(x)
+        scale, each = self.t[b + "ffn_gate_inp.scale"][0], self.t[b + "ffn_down_exps.scale"][0]
+        p = softmax(self.linear([a * c / math.sqrt(d) for a, c in zip(self.plain_norm(x), scale)], b + "ffn_gate_inp"))
+        chosen = sorted(range(len(p)), key=lambda e: -p[e])[:n_used]
+        y, out = self.norm(x, b + "pre_ffw_norm_2"), [0.0] * d
+        for e in chosen:
+            both = self.linear(y, b + "ffn_gate_up_exps", slice(2 * e * d_ff, 2 * (e + 1) * d_ff))
+            z = self.linear(self.wide(both[:d_ff], both[d_ff:]), b + "ffn_down_exps", slice(e * d, (e + 1) * d))
+            weight = p[e] / sum(p[c] for c in chosen) * each[e]
+            out = [o + weight * a for o, a in zip(out, z)]
+        return self.norm(out, b + "post_ffw_norm_2")
+
+    def block(self, x, layer, pos):
+        b = f"blk.{layer}."
+        y = self.attention(self.norm(x, b + "attn_norm"), pos, b, self.past[layer], layer)
+        x = [a + c for a, c in zip(x, self.norm(y, b + "post_attention_norm"))]
+        y = self.dense(self.norm(x, b + "ffn_norm"), b)
+        if b + "ffn_gate_inp.weight" in self.t:
+            y = [a + c for a, c in zip(self.norm(y, b + "post_ffw_norm_1"), self.experts(x, b))]
+        scale = self.t[b + "layer_output_scale.weight"][0][0]
+        return [scale * (a + c) for a, c in zip(x, self.norm(y, b + "post_ffw_norm"))]
+
+    def embedding(self, token):
+        return [a * math.sqrt(len(self.t["token_embd.weight"][token])) for a in self.t["token_embd.weight"][token]]
+
+    def logits(self, x):
+        cap = self.key("final_logit_softcapping")
+        return [cap * math.tanh(a / cap) for a in super().logits(x)]
+
+
+class Granite(Model):
+    """Layers with a Mamba-2 state, and some that attend without positions."""
+
+    def attention(self, x, pos, b, past):
+        q, k = self.heads(self.linear(x, b + "attn_q"), self.d), self.heads(self.linear(x, b + "attn_k"), self.d)
+        past["k"].append(k)
+        past["v"].append(self.heads(self.linear(x, b + "attn_v"), self.d))
+        out = []
+        for h in range(self.n_head):
+            kv = h // (self.n_head // len(k))
+            p = softmax([self.key("attention.scale") * dot(q[h], k[kv]) for k in past["k"]])
+            out += [sum(w * v[kv][i] for w, v in zip(p, past["v"])) for i in range(self.d)]
+        return self.linear(out, b + "attn_output")
+
+    def mamba(self, x, b, past):
+        n, inner, n_head = self.key("ssm.state_size"), self.key("ssm.inner_size"), self.key("ssm.time_step_rank")
+        group, d = self.key("ssm.group_count"), inner // n_head
+        both = self.linear(x, b + "ssm_in")
+        z, mixed, dt = both[:inner], both[inner : 2 * inner + 2 * group * n], both[2 * inner + 2 * group * n :]
+        bias = self.t[b + "ssm_conv1d.bias"][0]
+        mixed = [silu(a + c) for a, c in zip(self.conv(mixed, b + "ssm_conv1d", past), bias)]
+        xs, write, read = self.heads(mixed[:inner], d), mixed[inner : inner + group * n], mixed[inner + group * n :]
+        if not past["state"]:
+            past["state"] = [[[0.0] * d for _ in range(n)] for _ in range(n_head)]
+        out = []
+        for h in range(n_head):
+            at = h // (n_head // group) * n
+            step = softplus(dt[h] + self.t[b + "ssm_dt.bias"][0][h])
+            decay = math.exp(step * self.t[b + "ssm_a"][h][0])
+            state = [[s * decay + w * step * a for s, a in zip(row, xs[h])]
+                     for row, w in zip(past["state"][h], write[at : at + n])]
+            past["state"][h] = state
+            skip = self.t[b + "ssm_d"][h][0]
+            out += [sum(r * row[c] for r, row in zip(read[at : at + n], state)) + skip * xs[h][c] for c in range(d)]
+        out = [a * silu(g) for a, g in zip(out, z)]
+        return self.linear(self.norm(out, b + "ssm_norm"), b + "ssm_out")
+
+    def dense(self, x, b, suffix=""):
+        g, u = self.linear(x, f"{b}ffn_gate{suffix}"), self.linear(x, f"{b}ffn_up{suffix}")
+        return self.linear([silu(a) * c for a, c in zip(g, u)], f"{b}ffn_down{suffix}")
+
+    def feed_forward(self, x, b):
+        if b + "ffn_gate_inp.weight" not in self.t:
+            return self.dense(x, b)
+        p, d_ff, d = self.linear(x, b + "ffn_gate_inp"), self.key("feed_forward_length"), len(x)
+        chosen = sorted(range(len(p)), key=lambda e: -p[e])[: self.key("expert_used_count")]
+        out = self.dense(x, b, "_shexp")
+        for e, weight in zip(chosen, softmax([p[e] for e in chosen])):
+            wide = slice(e * d_ff, (e + 1) * d_ff)
+            g, u = self.linear(x, b + "ffn_gate_exps", wide), self.linear(x, b + "ffn_up_exps", wide)
+            y = self.linear([silu(a) * c for a, c in zip(g, u)], b + "ffn_down_exps", slice(e * d, (e + 1) * d))
+            out = [o + weight * a for o, a in zip(out, y)]
+        return out
+
+    def block(self, x, layer, pos):
+        b, past, scale = f"blk.{layer}.", self.past[layer], self.key("residual_scale")
+        y = self.norm(x, b + "attn_norm")
+        y = self.attention(y, pos, b, past) if b + "attn_q.weight" in self.t else self.mamba(y, b, past)
+        x = [a + scale * c for a, c in zip(x, y)]
+        y = self.feed_forward(self.norm(x, b + "ffn_norm"), b)
+        return [a + scale * c for a, c in zip(x, y)]
+
+    def embedding(self, token):
+        return [a * self.key("embedding_scale") for a in self.t["token_embd.weight"][token]]
+
+    def logits(self, x):
+        return [a / self.key("logit_scale") for a in super().logits(x)]
+
+
 def token_at(i):
     return (i * 7919 + 13) % 251
 
 
 def main():
-    model, n = Model(Gguf(sys.argv[1])), int(sys.argv[2])
+    file, n = Gguf(sys.argv[1]), int(sys.argv[2])
+    model = {"gemma4": Gemma4, "granitehybrid": Granite}.get(file.key["general.architecture"], Model)(file)
     states = [model.step(token_at(i), i) for i in range(n)]
     x = states[-1]
     for i in range(n + 1 if len(sys.argv) > 3 else 0):

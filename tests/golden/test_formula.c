@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Small models with recurrent layers against their makers' formula in 64 bits: formula.py, which shares nothing with
- * the engine and is asked here.
+ * Small models with recurrent layers, or experts beside a feed-forward, against their makers' formula in 64 bits:
+ * formula.py, which shares nothing with the engine and is asked here.
  */
 #include "engine_fixture.h"
 
@@ -61,7 +61,8 @@ static void check(const char *shape, const char *device, double want[N_VOCAB], b
 
 static void recurrent_models_are_their_formula(void **state)
 {
-    static const char *const shapes[] = {"tiny-qwen35", "tiny-qwen35moe", "tiny-lfm2", "tiny-lfm2moe"};
+    static const char *const shapes[] = {"tiny-qwen35", "tiny-qwen35moe", "tiny-lfm2", "tiny-lfm2moe",
+        "tiny-granitehybrid", "tiny-granitehybrid-moe", "tiny-gemma4-moe"};
     (void)state;
     for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++) {
         double want[N_VOCAB];

@@ -233,7 +233,7 @@ static void put_experts(const struct weights *w, json_t *o)
 {
     bool gpt_oss = is_arch(w, "gpt-oss");
     put_count(o, gpt_oss ? "num_local_experts" : "num_experts", number(w, "expert_count", 0));
-    put_count(o, "num_experts_per_tok", number(w, "expert_used_count", 0));
+    put_count(o, is_arch(w, "gemma4") ? "top_k_experts" : "num_experts_per_tok", number(w, "expert_used_count", 0));
     if (gpt_oss) return;
     put_count(o, "moe_intermediate_size", number(w, "expert_feed_forward_length", 0));
     json_object_set_new(o, "norm_topk_prob", json_true());
@@ -272,6 +272,7 @@ static void put_gemma4(const struct weights *w, json_t *o, int n_layer)
     put_count(o, "hidden_size_per_layer_input", number(w, "embedding_length_per_layer_input", 0));
     json_object_set_new(o, "use_double_wide_mlp", json_true());
     put_string(o, "use_bidirectional_attention", "vision");
+    json_object_set_new(o, "enable_moe_block", json_boolean(has_key(w, "expert_count")));
 }
 
 /* What only some have. */
@@ -531,13 +532,16 @@ static const char *hf_name(const struct weights *w, const char *gguf, char out[1
         {"attn_k_norm", "self_attn.k_layernorm"}, {"shortconv.conv", "conv.conv"},
         {"shortconv.in_proj", "conv.in_proj"}, {"shortconv.out_proj", "conv.out_proj"}, {"ffn_gate", "feed_forward.w1"},
         {"ffn_down", "feed_forward.w2"}, {"ffn_up", "feed_forward.w3"}};
-    static const char *const of_lfm2moe[][2] = {{"ffn_gate_inp", "feed_forward.gate"}};
     static const char *const of_experts[][2] = {{"ffn_gate_inp", "mlp.gate"},
         {"ffn_gate_shexp", "mlp.shared_expert.gate_proj"}, {"ffn_up_shexp", "mlp.shared_expert.up_proj"},
         {"ffn_down_shexp", "mlp.shared_expert.down_proj"}, {"ffn_gate_inp_shexp", "mlp.shared_expert_gate"}};
-    static const char *const of_gpt_oss[][2] = {{"ffn_gate_inp", "mlp.router"}};
     static const char *const of_gemma4[][2] = {{"inp_gate", "per_layer_input_gate"}, {"proj", "per_layer_projection"},
-        {"post_norm", "post_per_layer_input_norm"}};
+        {"post_norm", "post_per_layer_input_norm"}, {"ffn_gate_inp", "router.proj"},
+        {"pre_ffw_norm_2", "pre_feedforward_layernorm_2"}, {"post_ffw_norm_1", "post_feedforward_layernorm_1"},
+        {"post_ffw_norm_2", "post_feedforward_layernorm_2"}};
+    static const char *const bare[][2] = {{"layer_output_scale.weight", "layer_scalar"},
+        {"ffn_gate_inp.scale", "router.scale"}, {"ffn_down_exps.scale", "router.per_expert_scale"},
+        {"ffn_gate_up_exps.weight", "experts.gate_up_proj"}, {"ffn_down_exps.weight", "experts.down_proj"}};
     static const char *const of_draft[][2] = {{"nextn.eh_proj", "fc"}, {"nextn.enorm", "pre_fc_norm_embedding"},
         {"nextn.hnorm", "pre_fc_norm_hidden"}, {"nextn.shared_head_norm", "norm"}};
     static const char *const starcoder[][2] = {{"ffn_up", "mlp.c_fc"}, {"ffn_down", "mlp.c_proj"}};
@@ -561,8 +565,8 @@ static const char *hf_name(const struct weights *w, const char *gguf, char out[1
         return snprintf(out, 128, "model.layers.%d.self_attn.sinks", layer), out;
     if (!strcmp(gguf + n, "exp_probs_b.bias"))
         return snprintf(out, 128, "model.layers.%d.feed_forward.expert_bias", layer), out;
-    if (!strcmp(gguf + n, "layer_output_scale.weight"))
-        return snprintf(out, 128, "model.layers.%d.layer_scalar", layer), out;
+    for (size_t i = 0; is_arch(w, "gemma4") && i < sizeof bare / sizeof *bare; i++)
+        if (!strcmp(gguf + n, bare[i][0])) return snprintf(out, 128, "model.layers.%d.%s", layer, bare[i][1]), out;
     snprintf(part, sizeof part, "%.*s", (int)(tail - gguf - n), gguf + n);
     const char *to = NULL;
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
@@ -571,8 +575,8 @@ static const char *hf_name(const struct weights *w, const char *gguf, char out[1
         if (!strcmp(part, of_experts[i][0])) to = of_experts[i][1];
     for (size_t i = 0; is_arch(w, "gemma4") && i < sizeof of_gemma4 / sizeof *of_gemma4; i++)
         if (!strcmp(part, of_gemma4[i][0])) to = of_gemma4[i][1];
-    if (is_arch(w, "gpt-oss") && !strcmp(part, of_gpt_oss[0][0])) to = of_gpt_oss[0][1];
-    if (is_lfm2(w) && !strcmp(part, of_lfm2moe[0][0])) to = of_lfm2moe[0][1];
+    if (is_arch(w, "gpt-oss") && !strcmp(part, "ffn_gate_inp")) to = "mlp.router";
+    if (is_lfm2(w) && !strcmp(part, "ffn_gate_inp")) to = "feed_forward.gate";
     for (size_t i = 0; is_qwen35(w) && i < sizeof recurrent / sizeof *recurrent; i++)
         if (!strcmp(part, recurrent[i][0])) to = recurrent[i][1];
     for (size_t i = 0; is_lfm2(w) && i < sizeof of_lfm2 / sizeof *of_lfm2; i++)
@@ -701,11 +705,18 @@ static void write_experts(const struct weights *w, const struct tensor *t, const
 
 static void write_tensor(const struct weights *w, const struct tensor *t, const struct hf_form *form, struct shard *s)
 {
-    if (strstr(t->name, "_exps.")) {
+    char bare[128], name[160];
+    if (strstr(t->name, "_exps.") && !is_arch(w, "gemma4")) {
         write_experts(w, t, form, s);
         return;
     }
-    char bare[128], name[160];
+    bool inside = strncmp(hf_name(w, t->name, bare), "mtp.", 4) != 0 && form->text_config;
+    snprintf(name, sizeof name, "%s%s", inside ? "language_model." : "", bare);
+    if (t->n_dim == 3) {
+        const int64_t dims[3] = {t->ne[2], t->ne[1], t->ne[0]};
+        add_tensor(s, name, quant_info_of(t->type)->name, 3, dims, t->data, t->bytes);
+        return;
+    }
     int64_t dim[2] = {t->n_dim == 2 ? t->ne[1] : t->ne[0], t->ne[0]};
     uint8_t *copy = malloc(t->bytes);
     bool q = strstr(t->name, ".attn_q.") != NULL, k = strstr(t->name, ".attn_k.") != NULL;
@@ -718,8 +729,6 @@ static void write_tensor(const struct weights *w, const struct tensor *t, const 
     bool log = strstr(t->name, ".ssm_a") && t->n_dim == 1;
     for (int64_t i = 0; log && i < t->ne[0]; i++) ((float *)(void *)copy)[i] = logf(-((float *)(void *)copy)[i]);
     for (int64_t i = 0; plus_1 && i < t->ne[0]; i++) ((float *)(void *)copy)[i] -= 1;
-    bool inside = strncmp(hf_name(w, t->name, bare), "mtp.", 4) != 0 && form->text_config;
-    snprintf(name, sizeof name, "%s%s", inside ? "language_model." : "", bare);
     if (form->layers == HF_MIRRORED)
         mirror(w, t, (float *)(void *)copy, t->n_dim == 2 ? dim[0] : t->ne[0], t->n_dim == 2 ? dim[1] : 1);
     if (is_grouped(t, form)) {

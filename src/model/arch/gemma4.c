@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: MIT
  *
- * Gemma 4 (E2B, E4B, 31B): Gemma 3 with heads of another size, and maybe fewer key/value heads, in the layers without a
- * window; these rotate a quarter of a head (factors in the file).  Scores are not scaled, v has a norm without weights,
- * and where a layer has no v it is k.  The last layers of E2B and E4B read the keys and values of earlier ones, and
- * every layer adds something of the token itself (transformer.c).  The 26B with experts is not implemented.
+ * Gemma 4 (E2B, E4B, 31B, 26B-A4B): Gemma 3 with heads of another size, and maybe fewer key/value heads, in the layers
+ * without a window; these rotate a quarter of a head (factors in the file).  Scores are not scaled, v has a norm
+ * without weights, and where a layer has no v it is k.  The last layers of E2B and E4B read the keys and values of
+ * earlier ones, and every layer adds something of the token itself (transformer.c).  The 26B has experts beside each
+ * feed-forward; their router reads the residual stream by a norm of its own.
  */
 #include "model/model_impl.h"
 
@@ -73,6 +74,7 @@ static int read(const struct reader *r, struct lutra_error *err)
         return lutra_fail(err, LUTRA_E_FORMAT, "%s: %d elements of a head are rotated, an odd number",
             weights_path(r->w), local->n_rot);
     hp->attention_scale = 1;
+    hp->dense_beside = hp->n_expert > 0;
     hp->embedding_scale = sqrtf((float)hp->d_model);
     TRY(model_opt_float(r, "final_logit_softcapping", 0.0f, 1e6f, &hp->logit_cap, err));
     if (!model_key_is_off(r, "embedding_length_per_layer_input"))
@@ -99,5 +101,10 @@ const struct arch model_gemma4 = {.name = "gemma4",
     .by_layer = true,
     .v_norm = true,
     .layer_scale = true,
-    .keys = {"final_logit_softcapping", WINDOW_KEY},
+    .experts = true,
+    .maybe_experts = true,
+    .dense_beside = true,
+    .route = ROUTE_SOFTMAX,
+    .route_normalized = true,
+    .keys = {"final_logit_softcapping", WINDOW_KEY, "expert_count"},
     .read = read};

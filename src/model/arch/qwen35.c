@@ -32,6 +32,7 @@ static int read(const struct reader *r, struct lutra_error *err)
     TRY(model_get_int(r, "ssm.state_size", DELTA_MOST, &hp->d_state, err));
     TRY(model_get_int(r, "ssm.group_count", 4096, &hp->n_key_head, err));
     TRY(model_get_int(r, "ssm.time_step_rank", 4096, &hp->n_value_head, err));
+    hp->d_value = hp->d_state;
     inner = hp->n_value_head * hp->d_state;
     TRY(model_opt_int(r, "ssm.inner_size", MODEL_MAX_DIM, &inner, err));
     if (hp->n_tap < 2 || hp->n_value_head % hp->n_key_head || inner != hp->n_value_head * hp->d_state)

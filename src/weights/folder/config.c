@@ -324,7 +324,9 @@ static int check_activation(struct folder *f, struct lutra_error *err)
 static int check_absent(struct folder *f, struct lutra_error *err)
 {
     static const char *const counts[] = {"num_local_experts", "num_experts", "n_routed_experts"};
-    for (size_t i = 0; !(f->family->flags & FAMILY_EXPERTS) && i < sizeof counts / sizeof *counts; i++)
+    bool reads =
+        f->family->flags & FAMILY_EXPERTS || (f->family->flags & FAMILY_GEMMA4 && config_true(f, "enable_moe_block"));
+    for (size_t i = 0; !reads && i < sizeof counts / sizeof *counts; i++)
         if (json_integer_value(config_get(f, counts[i])) > 0) return folder_lacks(f, err, counts[i], "experts");
     if (config_get(f, "clip_qkv")) return folder_lacks(f, err, "clip_qkv", "clamped attention");
     return folder_read_packing(f, err);

@@ -292,11 +292,23 @@ static int put_gemma4_window_rope(struct folder *f, struct lutra_error *err)
     return 0;
 }
 
+/* Experts are tensors as GGUF has them: experts.c has nothing to do. */
+static int put_gemma4_experts(struct folder *f, struct lutra_error *err)
+{
+    static const char *const counts[][2] = {{"num_experts", "expert_count"}, {"top_k_experts", "expert_used_count"},
+        {"moe_intermediate_size", "expert_feed_forward_length"}};
+    uint64_t n;
+    for (size_t i = 0; config_true(f, "enable_moe_block") && i < sizeof counts / sizeof *counts; i++) {
+        TRY(config_count(f, counts[i][0], &n, err));
+        folder_put_u32(f, counts[i][1], n);
+    }
+    return 0;
+}
+
 static int more_gemma4(struct folder *f, struct lutra_error *err)
 {
     uint64_t d_global, n_global = f->n_kv_head, d_ff, d_per_layer;
     const char *both = json_string_value(config_get(f, "use_bidirectional_attention"));
-    if (config_true(f, "enable_moe_block")) return folder_lacks(f, err, "enable_moe_block", "experts");
     if (config_get(f, "per_layer_config")) return folder_lacks(f, err, "per_layer_config", "sizes by layer");
     if (both && strcmp(both, "all") == 0) return folder_lacks(f, err, "use_bidirectional_attention", "embeddings");
     TRY(config_count(f, "global_head_dim", &d_global, err));
@@ -319,6 +331,7 @@ static int more_gemma4(struct folder *f, struct lutra_error *err)
     folder_put_u32(f, "attention.shared_kv_layers", f->n_shared_kv);
     f->n_rot = d_global;
     TRY(put_cap(f, "final_logit_softcapping", err));
+    TRY(put_gemma4_experts(f, err));
     TRY(put_gemma4_window_rope(f, err));
     return put_gemma4_layers(f, n_global, d_ff, config_true(f, "use_double_wide_mlp"), err);
 }

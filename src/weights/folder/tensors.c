@@ -83,6 +83,14 @@ static const struct renaming of_gemma4[] = {
     {"per_layer_projection.", "proj."},
     {"post_per_layer_input_norm.", "post_norm."},
     {"layer_scalar", "layer_output_scale.weight"},
+    {"router.proj.", "ffn_gate_inp."},
+    {"router.scale", "ffn_gate_inp.scale"},
+    {"router.per_expert_scale", "ffn_down_exps.scale"},
+    {"experts.gate_up_proj", "ffn_gate_up_exps.weight"},
+    {"experts.down_proj", "ffn_down_exps.weight"},
+    {"pre_feedforward_layernorm_2.", "pre_ffw_norm_2."},
+    {"post_feedforward_layernorm_1.", "post_ffw_norm_1."},
+    {"post_feedforward_layernorm_2.", "post_ffw_norm_2."},
 };
 static const struct renaming recurrent[] = {
     {"linear_attn.in_proj_qkv.", "attn_qkv."},
