@@ -36,6 +36,11 @@ extern const struct command command_run, command_bench, command_eval, command_qu
 
 /* Prints "lutra: ..." to stderr, the progress line cleared first. */
 void say(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
+void say_plain(const char *fmt, ...) __attribute__((format(printf, 1, 2))); /* without the program's name */
+/* Such a line, its line feed included, of at most 4096 bytes. */
+void message_line(const char *text, size_t n);
+/* From now on no line is waited for: those that nobody reads are counted, which is told where they are missing. */
+void messages_may_be_lost(void);
 
 /* Says what failed; returns the exit code for it (EXIT_INTERRUPTED after Ctrl-C). */
 int fail_with(const struct lutra_error *err);
@@ -175,7 +180,8 @@ int engine_open_model(struct engine *e, lutra_model **out, const char *path, str
 /* The drafter (-md), once; 0 where there is none. */
 int engine_open_draft_model(struct engine *e, const struct engine_options *opts, struct lutra_error *err);
 /* What the options say of a session; settings that were not asked for keep their values. */
-void engine_session_settings(const struct engine_options *opts, struct lutra_session_settings *settings);
+void engine_session_settings(
+    struct engine *e, const struct engine_options *opts, struct lutra_session_settings *settings);
 /* What the options say of the model that -m names; set.adapter points into it.  0, or an exit code after a message, and
  * then there is nothing to free. */
 struct model_options {

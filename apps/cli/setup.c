@@ -159,8 +159,7 @@ static void log_line(void *user, enum lutra_log_level level, const char *line)
     const struct engine_options *opts = user;
     static const char *const word[] = {"error: ", "warning: ", "", ""};
     if (!opts->verbose && (level > LUTRA_LOG_WARN || opts->quiet)) return;
-    progress_clear();
-    fprintf(stderr, "%s%s\n", word[level & 3], line);
+    say_plain("%s%s", word[level & 3], line);
 }
 
 static void set_npu_paths(struct lutra_runtime_settings *settings)
@@ -387,14 +386,28 @@ int engine_open_draft_model(struct engine *e, const struct engine_options *opts,
     return engine_open_model(e, &e->draft_model, opts->draft_model, &settings, opts->more_models, err);
 }
 
-void engine_session_settings(const struct engine_options *opts, struct lutra_session_settings *settings)
+/* Where the session writes its timeline: a picture is drawn from that by engine_close(). */
+static const char *trace_of(struct engine *e, const struct engine_options *opts)
 {
+    struct buffer name = {0};
+    if (!timeline_is_svg(opts->timeline)) return opts->timeline;
+    e->svg = opts->timeline;
+    if (!e->trace) {
+        buffer_print(&name, "%s.json", opts->timeline);
+        e->trace = name.text;
+    }
+    return e->trace;
+}
+
+void engine_session_settings(
+    struct engine *e, const struct engine_options *opts, struct lutra_session_settings *settings)
+{
+    settings->timeline = trace_of(e, opts);
     if (settings->n_ctx == 0) settings->n_ctx = opts->n_ctx;
     settings->n_batch = opts->n_batch;
     settings->cache_type = opts->type_k;
     settings->cache_type_v = opts->type_v;
     settings->free_windows = !opts->swa_full;
-    settings->timeline = opts->timeline;
     settings->spec_type = opts->spec_type;
     settings->draft_max = opts->draft_max;
     settings->draft_min = opts->draft_min;
@@ -407,13 +420,7 @@ void engine_session_settings(const struct engine_options *opts, struct lutra_ses
 int engine_open_session(struct engine *e, const struct engine_options *opts, struct lutra_session_settings settings)
 {
     struct lutra_error err = {0};
-    engine_session_settings(opts, &settings);
-    if (timeline_is_svg(opts->timeline)) {
-        struct buffer name = {0};
-        buffer_print(&name, "%s.json", opts->timeline);
-        e->svg = opts->timeline;
-        settings.timeline = e->trace = name.text;
-    }
+    engine_session_settings(e, opts, &settings);
     if (engine_open_draft_model(e, opts, &err) < 0) return fail_with(&err);
     settings.draft_model = e->draft_model;
     if (lutra_session_open(&e->session, e->model, &settings, &err) < 0) return fail_with(&err);

@@ -2,6 +2,9 @@
 #include "cli.h"
 
 #include <errno.h>
+#include <limits.h>
+#include <poll.h>
+#include <pthread.h>
 #include <signal.h>
 #include <stdarg.h>
 #include <stdlib.h>
@@ -11,7 +14,7 @@
 
 enum { REDRAW_US = 100000, BAR_CELLS = 24 };
 
-/* A signal handler reaches its data only through globals; nothing else of the program is global. */
+/* A signal handler reaches its data only through globals; nothing else of the program is global but the terminal. */
 static volatile sig_atomic_t stop_asked;
 static lutra_session *volatile watched;
 
@@ -107,14 +110,66 @@ int progress_callback(void *user, const char *stage, uint64_t done, uint64_t tot
     return interrupted();
 }
 
+/* ---- lines of messages ---- */
+
+static struct {
+    pthread_mutex_t lock;
+    bool lossy;
+    unsigned long long n_lost; /* since the last one that was written */
+} lines = {.lock = PTHREAD_MUTEX_INITIALIZER};
+
+void messages_may_be_lost(void)
+{
+    lines.lossy = true;
+}
+
+/* A pipe that can be written to takes PIPE_BUF bytes at once. */
+static bool write_now(const char *text, size_t n)
+{
+    struct pollfd p = {STDERR_FILENO, POLLOUT, 0};
+    if (poll(&p, 1, 0) != 1 || !(p.revents & POLLOUT)) return false;
+    return write(STDERR_FILENO, text, n < PIPE_BUF ? n : PIPE_BUF) >= 0;
+}
+
+void message_line(const char *text, size_t n)
+{
+    char lost[80];
+    if (!lines.lossy) {
+        fwrite(text, 1, n, stderr);
+        return;
+    }
+    pthread_mutex_lock(&lines.lock);
+    int n_told = snprintf(lost, sizeof lost, "lutra: %llu lines are missing here: nobody read them\n", lines.n_lost);
+    if (lines.n_lost && write_now(lost, (size_t)n_told)) lines.n_lost = 0;
+    if (lines.n_lost || !write_now(text, n)) lines.n_lost++;
+    pthread_mutex_unlock(&lines.lock);
+}
+
+static void print_line(const char *before, const char *fmt, va_list ap)
+{
+    char line[PIPE_BUF];
+    int n = snprintf(line, sizeof line, "%s", before), more = vsnprintf(line + n, sizeof line - (size_t)n, fmt, ap);
+    size_t end = more < 0 ? (size_t)n : (size_t)n + (size_t)more;
+    if (end > sizeof line - 1) end = sizeof line - 1;
+    line[end] = '\n';
+    message_line(line, end + 1);
+}
+
 void say(const char *fmt, ...)
 {
     progress_clear();
     va_list ap;
     va_start(ap, fmt);
-    fputs("lutra: ", stderr);
-    vfprintf(stderr, fmt, ap);
-    fputc('\n', stderr);
+    print_line("lutra: ", fmt, ap);
+    va_end(ap);
+}
+
+void say_plain(const char *fmt, ...)
+{
+    progress_clear();
+    va_list ap;
+    va_start(ap, fmt);
+    print_line("", fmt, ap);
     va_end(ap);
 }
 

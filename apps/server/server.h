@@ -53,6 +53,7 @@ struct server_settings {
     void (*close)(void *user, int model, struct server_loaded *loaded);
     void *user;
     void (*say)(const char *format, ...) __attribute__((format(printf, 1, 2))); /* a message to the operator */
+    void (*line)(const char *text, size_t n);                                   /* of the access log */
 
     int most_models;      /* open at once */
     int idle_s;           /* a model that nobody asks for so long is closed; 0 = never */

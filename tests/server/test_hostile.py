@@ -159,6 +159,19 @@ time.sleep(0.2)
 running[0].recv(1)
 equal(s.stop(), 0, "a second SIGTERM ends what runs")
 
+# ---- a log that nobody reads stops nobody; what was left out is counted where it is missing
+s = Server()
+c, n = s.connect(), 1500
+equal([s.ask("GET", "/v1/models?" + "x" * 100, connection=c)[0] for _ in range(n)].count(200), n, "served while nobody reads the log")
+first = [s.program.stderr.readline() for _ in range(100)]
+s.ask("GET", "/v1/models", connection=c)
+equal(s.stop(), 0, "SIGTERM with a log that nobody read")
+log = first + s.rest.splitlines()
+lost = [int(line.split()[1]) for line in log if "lines are missing" in line]
+check(len(lost) == 1 and lost[0] > 100, "the count of lost lines", lost)
+equal(sum('"path":"/v1/models' in line for line in log) + sum(lost), n + 1, "lines, and those that are missing")
+check(all(json.loads(line)["status"] == 200 for line in log if line.startswith("{")), "no line is cut")
+
 # ---- SIGTERM waits for what was taken in
 s = Server()
 c = raw(s, request(user(QUESTION, max_tokens=900, ignore_eos=True, stream=True), more="Connection: close\r\n"))

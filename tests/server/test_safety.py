@@ -195,4 +195,12 @@ program.terminate()
 equal(told.recv(100), b"STOPPING=1", "sd_notify at the end")
 program.stderr.read()
 equal(program.wait(timeout=WAIT_S), 0, "SIGTERM")
+
+# ---- a picture of the passes
+s = Server("--timeline", folder.name + "/passes.svg")
+s.post(CHAT, user(QUESTION, max_tokens=3))
+equal(s.stop(), 0, "SIGTERM")
+with open(folder.name + "/passes.svg") as f:
+    check(f.read().startswith("<svg"), "--timeline FILE.svg is a picture")
+check(not os.path.exists(folder.name + "/passes.svg.json"), "... and leaves nothing else")
 finish()

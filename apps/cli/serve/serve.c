@@ -212,7 +212,7 @@ static int open_model(void *user, int i, struct server_loaded *out, struct lutra
     *out = (struct server_loaded){.n_seq = o->n_parallel, .sampling = v->sampling, .pooling = pooling_of(o->pooling)};
     session.n_seq = o->n_parallel;
     session.prompt_us = (uint64_t)o->prompt_ms * 1000;
-    engine_session_settings(&o->engine, &session);
+    engine_session_settings(&v->engine, &o->engine, &session);
     int rc = engine_open_model(&v->engine, &out->model, v->model[i].path, &model, o->set.n_model > 1, err);
     if (rc == 0) rc = engine_open_draft_model(&v->engine, &o->engine, err);
     session.draft_model = v->engine.draft_model;
@@ -380,6 +380,7 @@ static int serve(void *opts, const char **arg, int n_arg)
     (void)arg;
     (void)n_arg;
     o->set.say = say;
+    o->set.line = message_line;
     if (!server_is_built()) return server_run(&o->set) < 0 ? EXIT_FAILED : EXIT_OK;
     o->set.key = o->key.item;
     o->set.n_key = o->key.n;
@@ -406,6 +407,7 @@ static int serve(void *opts, const char **arg, int n_arg)
     v.engine.zeros = o->engine.zeros;
     if (!code) code = engine_open_runtime(&v.engine, &o->engine);
     o->set.runtime = v.engine.runtime;
+    if (!code) messages_may_be_lost();
     if (!code) code = server_run(&o->set) < 0 ? EXIT_FAILED : EXIT_OK;
     if (code == EXIT_FAILED && interrupted()) code = EXIT_INTERRUPTED;
     for (int i = 0; i < o->prm.n; i++) lutra_model_close(&v.prm[i]);
