@@ -104,6 +104,7 @@ static void drain(struct server *s, int fd)
     atomic_store(&s->draining, true);
     listen_notify("STOPPING=1");
     http_quiesce(s);
+    listen_close(s); /* who connects now is refused at once: a proxy asks another server */
     while (atomic_load(&s->n_answering) > 0 && clock_us() - start < DRAIN_MOST_US)
         if (wait_signal(fd, DRAIN_LOOK_MS) > 0) break;
     cancel_all(s);
