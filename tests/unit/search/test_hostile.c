@@ -111,7 +111,7 @@ static void others_are_as_beside_a_polite_one(void **state)
 {
     (void)state;
     struct fixture f;
-    int n_fault = 0, wanted = is_long() ? 1000 : 60;
+    int n_fault = 0, wanted = is_long() ? 1000 : SANITIZED ? 20 : 60;
     lutra_verifier *polite = open_checker(is_long() ? "polite-slow" : "polite", 60000000),
                    *hostile = open_checker(is_long() ? "hostile-slow" : "hostile", is_long() ? 2000000 : 60000000);
     fixture_open(&f, "tiny-qwen2", "F16", 1);
