@@ -99,15 +99,17 @@ static void keep_others(const struct twin *t, const struct op *op, struct share 
     const struct kv_view *kv = t->world->r->step.kv;
     const struct op_layer *l = &t->world->r->layer[op->layer];
     const struct columns own = share_columns(share, l->n_kv_head * l->d_head);
-    size_t at = 0, n = kv->layer[op->layer].vec_bytes;
+    size_t at = 0;
     for (int r = 0; r < t->world->r->step.batch->n_row; r++)
         for (int h = 0; h < l->n_kv_head; h++)
-            for (int side = KV_K; side <= KV_V; side++, at += n) {
+            for (int side = KV_K; side <= KV_V; side++) {
+                const size_t n = kv->layer[op->layer].vec_bytes[side];
                 assert_true(at + n <= KEPT_BYTES);
                 uint8_t *slot = kv_slot_at(kv, op->layer, (enum kv_side)side, h, r);
                 bool is_own = h * l->d_head >= own.first && h * l->d_head < own.first + own.n;
                 if (back && !is_own) memcpy(slot, kept + at, n);
                 if (!back) memcpy(kept + at, slot, n);
+                at += n;
             }
 }
 
