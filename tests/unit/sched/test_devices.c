@@ -457,7 +457,7 @@ static void results_are_the_references(void **state)
     }
     print_message("%d shares, %d of attentions\n", n_cut, n_heads);
     assert_true(
-        returns > LISTS && pieces > 5 * LISTS && moved > 5 * LISTS && n_cut > LISTS / 4 && n_heads > LISTS / 20);
+        returns > LISTS && pieces > 5 * LISTS && moved > 5 * LISTS && n_cut > LISTS / 4 && n_heads > LISTS / 40);
 }
 
 static uint32_t given_to(const struct op_list *list)
