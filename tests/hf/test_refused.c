@@ -185,7 +185,6 @@ static const struct edit {
     {"tiny-gpt-oss", "config.json", "quantization_config", "{\"quant_method\":\"mxfp4\"}", 0, NULL},
     {"tiny-qwen3moe", "config.json", "quantization_config", "{\"quant_method\":\"mxfp4\"}", UNS, "'mxfp4'"},
     {"tiny-gemma4-moe", "config.json", "enable_moe_block", "false", UNS, "'num_experts' asks for experts"},
-    {"tiny-gemma4-moe", "config.json", "top_k_experts", "9", FMT, "9 of 8 experts are used"},
     {"tiny-gemma4", "config.json", "num_experts", "8", UNS, "'num_experts' asks for experts"},
     {"tiny-gemma4", "config.json", "use_bidirectional_attention", "\"all\"", UNS, "embeddings"},
     {"tiny-gemma4", "config.json", "num_kv_shared_layers", "7", FMT, "'num_kv_shared_layers' is out of range"},
