@@ -19,14 +19,12 @@ enum { STRIDE = 4 << 20 };
 struct weights_reader {
     pthread_t thread;
     struct reader_item *item;
-    int n, n_read, failed; /* failed: errno of item n_read; both under the lock */
+    int n;
+    pthread_mutex_t lock; /* of what follows */
+    pthread_cond_t told;
+    int n_read, failed; /* failed: errno of item n_read */
     bool stop;
 };
-
-/* One lock for all: it is taken once for a tensor. */
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static pthread_cond_t told = PTHREAD_COND_INITIALIZER;
-static int stop_at = -1;
 
 /* What an older kernel can do: a byte of each page through a pipe, whose write fails where the page cannot be read. */
 static int touch(const char *from, size_t n, size_t page)
@@ -49,10 +47,9 @@ static int read_pages(uintptr_t from, size_t n, size_t page)
 
 static bool is_stopped(struct weights_reader *r)
 {
-    pthread_mutex_lock(&lock);
-    while (!r->stop && stop_at >= 0 && r->n_read >= stop_at) pthread_cond_wait(&told, &lock);
+    pthread_mutex_lock(&r->lock);
     bool stop = r->stop;
-    pthread_mutex_unlock(&lock);
+    pthread_mutex_unlock(&r->lock);
     return stop;
 }
 
@@ -74,11 +71,11 @@ static void *read_all(void *arg)
     struct weights_reader *r = arg;
     for (int i = 0; i < r->n && !r->failed && !is_stopped(r); i++) {
         int failed = read_item(r, &r->item[i]);
-        pthread_mutex_lock(&lock);
+        pthread_mutex_lock(&r->lock);
         r->failed = failed;
         if (!failed && !r->stop) r->n_read = i + 1;
-        pthread_cond_broadcast(&told);
-        pthread_mutex_unlock(&lock);
+        pthread_cond_broadcast(&r->told);
+        pthread_mutex_unlock(&r->lock);
     }
     return NULL;
 }
@@ -90,7 +87,11 @@ int weights_reader_open(struct weights_reader **out, const struct reader_item *i
     if (r && r->item) {
         memcpy(r->item, item, (size_t)n * sizeof *item);
         r->n = n;
+        pthread_mutex_init(&r->lock, NULL);
+        pthread_cond_init(&r->told, NULL);
         if (pthread_create(&r->thread, NULL, read_all, r) == 0) return 0;
+        pthread_mutex_destroy(&r->lock);
+        pthread_cond_destroy(&r->told);
     }
     if (r) free(r->item);
     free(r);
@@ -103,10 +104,10 @@ int weights_reader_wait(struct weights_reader *r, const void *data, struct lutra
     int i = 0;
     while (i < r->n && r->item[i].data != data) i++;
     if (i == r->n) return 0;
-    pthread_mutex_lock(&lock);
-    while (r->n_read <= i && !r->failed) pthread_cond_wait(&told, &lock);
+    pthread_mutex_lock(&r->lock);
+    while (r->n_read <= i && !r->failed) pthread_cond_wait(&r->told, &r->lock);
     const int n_read = r->n_read, failed = r->failed;
-    pthread_mutex_unlock(&lock);
+    pthread_mutex_unlock(&r->lock);
     if (n_read > i) return 0;
     return lutra_fail(err, LUTRA_E_IO, "tensor '%s' cannot be read: %s", r->item[n_read].name,
         failed == EFAULT ? "the file has become shorter, or its disk fails" : strerror(failed));
@@ -116,20 +117,14 @@ void weights_reader_close(struct weights_reader **reader)
 {
     struct weights_reader *r = *reader;
     if (!r) return;
-    pthread_mutex_lock(&lock);
+    pthread_mutex_lock(&r->lock);
     r->stop = true;
-    pthread_cond_broadcast(&told);
-    pthread_mutex_unlock(&lock);
+    pthread_cond_broadcast(&r->told);
+    pthread_mutex_unlock(&r->lock);
     pthread_join(r->thread, NULL);
+    pthread_mutex_destroy(&r->lock);
+    pthread_cond_destroy(&r->told);
     free(r->item);
     free(r);
     *reader = NULL;
-}
-
-void weights_reader_stop_at(int n_item)
-{
-    pthread_mutex_lock(&lock);
-    stop_at = n_item;
-    pthread_cond_broadcast(&told);
-    pthread_mutex_unlock(&lock);
 }

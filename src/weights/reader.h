@@ -32,7 +32,4 @@ int weights_reader_wait(struct weights_reader *r, const void *data, struct lutra
 
 void weights_reader_close(struct weights_reader **r);
 
-/* For tests: readers that are opened from now on read so many items, then wait for another call.  -1: all. */
-void weights_reader_stop_at(int n_item);
-
 #endif

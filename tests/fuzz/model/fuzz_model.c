@@ -112,7 +112,7 @@ static void open_seed(struct seed *s, const char *shape, const char *folder)
     struct weights_make_settings set = weights_make_default();
     char made[160];
     set.shape = shape;
-    set.type[KV_K] = set.type[KV_V] = QUANT_F16;
+    set.type = QUANT_F16;
     set.n_layer = 2;
     snprintf(s->name, sizeof s->name, "%s", shape);
     snprintf(made, sizeof made, "%s/%s.gguf", folder, shape);

@@ -5,7 +5,9 @@
  */
 #include <pthread.h>
 #include <stdatomic.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 
 #include "engine/session_impl.h"
 #include "engine_fixture.h"
@@ -122,6 +124,43 @@ static void reads_a_packed_copy(void **state)
 
 /* ---- a file that comes late, or does not ---- */
 
+#ifndef MADV_POPULATE_READ
+#define MADV_POPULATE_READ 22 /* Linux 5.14 */
+#endif
+
+/* The disk: the library's madvise() is this one.  It reads so many tensors and keeps the next waiting; -1: all. */
+static struct {
+    pthread_mutex_t lock;
+    pthread_cond_t changed;
+    int left;
+} disk = {PTHREAD_MUTEX_INITIALIZER, PTHREAD_COND_INITIALIZER, -1};
+
+static void disk_reads(int n)
+{
+    pthread_mutex_lock(&disk.lock);
+    disk.left = n;
+    pthread_cond_broadcast(&disk.changed);
+    pthread_mutex_unlock(&disk.lock);
+}
+
+int madvise(void *at, size_t n, int advice)
+{
+    if (advice == MADV_POPULATE_READ) {
+        pthread_mutex_lock(&disk.lock);
+        while (disk.left == 0) pthread_cond_wait(&disk.changed, &disk.lock);
+        if (disk.left > 0) disk.left--;
+        pthread_mutex_unlock(&disk.lock);
+    }
+    return (int)syscall(SYS_madvise, at, n, advice);
+}
+
+static void *read_on_soon(void *unused)
+{
+    usleep(20000);
+    disk_reads(-1);
+    return unused;
+}
+
 struct job {
     lutra_session *s;
     struct heard heard;
@@ -149,23 +188,24 @@ static void the_pass_waits_for_its_weights(void **state)
     fixture_make(&f, &(struct where){0}, "tiny-qwen2", "Q4_0", 0, 0);
     say(f.path, "cpu", false, &all);
     lutra_runtime *rt = open_runtime("cpu", true);
-    weights_reader_stop_at(9); /* within the layers */
+    disk_reads(9); /* within the layers */
     OK(lutra_model_open(&m, rt, f.path, NULL, err));
     job.s = open_session(m);
     assert_int_equal(pthread_create(&thread, NULL, run_job, &job), 0);
     usleep(50000);
     assert_false(atomic_load(&job.over)); /* however long it takes: its weights are not there */
-    weights_reader_stop_at(-1);
+    disk_reads(-1);
     pthread_join(thread, NULL);
     assert_int_equal(job.rc, 0);
     assert_memory_equal(&job.heard, &all, sizeof all);
     lutra_session_close(&job.s);
-    /* Closed while it is read: nothing is waited for. */
+    /* Closed while it is read. */
     lutra_model_close(&m);
-    weights_reader_stop_at(2);
+    disk_reads(2);
     OK(lutra_model_open(&m, rt, f.path, NULL, err));
+    assert_int_equal(pthread_create(&thread, NULL, read_on_soon, NULL), 0);
     lutra_model_close(&m);
-    weights_reader_stop_at(-1);
+    pthread_join(thread, NULL);
     lutra_runtime_close(&rt);
     fixture_close(&f);
 }
@@ -180,12 +220,12 @@ static void what_cannot_be_read_fails_the_request(void **state)
     (void)state;
     fixture_make(&f, &(struct where){0}, "tiny-qwen2", "F16", 0, 0);
     lutra_runtime *rt = open_runtime("cpu", true);
-    weights_reader_stop_at(0);
+    disk_reads(0);
     OK(lutra_model_open(&m, rt, f.path, NULL, err));
     lutra_session *s = open_session(m);
     assert_int_equal(stat(f.path, &st), 0);
     assert_int_equal(truncate(f.path, st.st_size / 2), 0);
-    weights_reader_stop_at(-1);
+    disk_reads(-1);
     for (int again = 0; again < 2; again++) {
         assert_int_equal(generate(s, &h, &why), LUTRA_E_IO);
         if (!strstr(why.what, "tensor '") || !strstr(why.what, "' cannot be read")) fail_msg("%s", why.what);
