@@ -5,7 +5,7 @@
     template_work.py TEXT_RENDER SOURCE
 
 A render asks its caller every 65,536 steps whether it may go on, a few milliseconds apart.  Processor time that no step
-paid for is work that neither a limit nor a deadline ends: its quadratic cases took hours.  One template in 16 is tried;
+paid for is work that neither a limit nor a deadline ends: its quadratic cases took hours.  One template in 48 is tried;
 with LUTRA_TEST_LONG all are.
 """
 import itertools
@@ -50,7 +50,7 @@ def cases(source):
 def main():
     child = subprocess.Popen([sys.argv[1]], stdin=subprocess.PIPE, stdout=subprocess.PIPE, encoding="utf-8")
     n, bad, longest = 0, 0, 0
-    step = 1 if os.environ.get("LUTRA_TEST_LONG") else 16
+    step = 1 if os.environ.get("LUTRA_TEST_LONG") else 48
     for case in itertools.islice(cases(sys.argv[2]), 0, None, step):
         used = [v for v in VALUES if re.search(rf"\b{v}\b", case)]
         template = "".join(f"{{% set {v} = {VALUES[v]} %}}" for v in used) + case
