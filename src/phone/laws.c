@@ -26,15 +26,17 @@ static double gpu_us(const struct soc_profile *p, enum sim_end end, double weigh
     return fmax(memory, us[i - 1] + (us[i] - us[i - 1]) * (rows - at[i - 1]) / (at[i] - at[i - 1]));
 }
 
+/* Of both operands one stays in the arrays and the other, of k columns, goes through them: the longer that is, the more
+ * each load of the one that stays is worth [HETERO 3.2].  In a product's natural order its rows go through, exchanged
+ * the weight's outputs do [HETERO 4.1]; the engine takes the better order, unless it is told to take the natural. */
 static double npu_us(
     const struct soc_profile *p, bool natural_order, enum sim_end end, int k, int n, double bits, int rows)
 {
-    double weights = (double)k * n, memory = weights * bits / 8e3 / sim_figure(p, SOC_ONE_GBS, end);
-    double shape = k > n ? (double)k / n : 1, flop = 2e-6 * weights * rows;
-    double us = flop / sim_figure(p, SOC_QNN_TFLOPS, end) * shape;
+    const double weights = (double)k * n, memory = weights * bits / 8e3 / sim_figure(p, SOC_ONE_GBS, end);
+    const double through = natural_order ? rows : fmax(n, rows), shape = fmax(1, k / through);
+    double us = 2e-6 * weights * rows / sim_figure(p, SOC_QNN_TFLOPS, end) * shape;
     if (rows <= STAGE) us = fmax(us, memory * sim_figure(p, SOC_QNN_ROW, end) * shape);
-    if (natural_order && k > rows)
-        us = fmin(flop / sim_figure(p, SOC_QNN_TFLOPS, end) * k / rows, gpu_us(p, end, weights, bits, rows));
+    if (natural_order) us = fmin(us, gpu_us(p, end, weights, bits, rows)); /* the worst case of [HETERO 3.2] */
     return fmax(us, memory);
 }
 

@@ -5,8 +5,9 @@
  *
  *     product of r rows on the GPU    a line through one row, which takes as long as its weights through memory, and
  *                                     128 and 256 rows, and beyond
- *     on the NPU                      rows rounded up to 32, 2 k n rows / qnn_tflops, times k / n where that is more;
- *                                     few rows no less than qnn_row times what the GPU takes for one
+ *     on the NPU                      rows rounded up to 32, 2 k n rows / qnn_tflops, as many times as k is more than
+ *                                     what goes through the arrays: the larger of n and rows; few rows no less than
+ *                                     qnn_row times what the GPU takes for one
  *     on the CPU                      rows in proportion to 128, and no less than its weights through memory
  *     on both                         each its part, and no less than all of it through both's memory
  *
@@ -28,7 +29,7 @@ enum sim_end { SIM_BETTER, SIM_MIDDLE, SIM_WORSE, SIM_ENDS };
 double sim_figure(const struct soc_profile *profile, enum soc_figure figure, enum sim_end end);
 
 /* us of a product of k inputs and n outputs with weights of so many bits; part of its outputs.  natural_order: the
- * NPU's without order exchange [HETERO 4.1]. */
+ * NPU's without order exchange [HETERO 4.1], where the rows go through, however few, and no slower than the GPU. */
 double sim_product_us(const struct soc_profile *profile, bool natural_order, enum sim_end end, enum sim_device device,
     int k, int n, double bits, int rows, double part);
 

@@ -71,6 +71,13 @@ static double product(const struct figure *f, const struct soc_profile *p)
         q.profile, false, SIM_MIDDLE, f->part[0] == 'g' ? SIM_GPU : SIM_NPU, f->k, f->n, 4, f->rows, 1);
 }
 
+/* A product in its natural order over the exchanged one, in time [HETERO Figure 4]. */
+static double order(const struct figure *f, const struct soc_profile *p)
+{
+    return sim_product_us(p, true, SIM_MIDDLE, SIM_NPU, f->k, f->n, 4, f->rows, 1) /
+           sim_product_us(p, false, SIM_MIDDLE, SIM_NPU, f->k, f->n, 4, f->rows, 1);
+}
+
 static double given(const struct figure *f, const struct soc_profile *p)
 {
     return middle(p, f->figure);
@@ -187,6 +194,7 @@ static double energy(const struct figure *f, const struct soc_profile *p)
 static const struct figure figures[] = {PRODUCT("gemv_square", 1, 4096, 4096), PRODUCT("gemv_tall", 1, 4096, 28672),
     PRODUCT("gemv_wide", 1, 14336, 4096), PRODUCT("gemm_square_128", 128, 4096, 4096),
     PRODUCT("gemm_square_256", 256, 4096, 4096), PRODUCT("gemm_wide_256", 256, 14336, 4096),
+    {"order_gain", .value = order, .rows = 256, .k = 4096, .n = 14336},
     {"one_gbs", .value = given, .figure = SOC_ONE_GBS}, {"two_gbs", .value = given, .figure = SOC_TWO_GBS},
     {"most_gbs", .value = given, .figure = SOC_TWO_GBS}, {"sync_us", .value = given, .figure = SOC_SYNC_US},
     {"prefill_256", .value = rate, .model = big, .rows = 256},

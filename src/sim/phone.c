@@ -153,8 +153,8 @@ static void time_choice(const struct sim_question *q, enum sim_end end, const st
     for (int d = 0; d < SIM_DEVICES; d++) {
         c->us[d] = 0;
         if (!c->part[d]) continue;
-        double us = sim_product_us(
-            q->profile, false, end, (enum sim_device)d, op->k, op->n, op->bits, c->rows[d], (double)c->part[d] / GRID);
+        double us = sim_product_us(q->profile, q->natural_order, end, (enum sim_device)d, op->k, op->n, op->bits,
+            c->rows[d], (double)c->part[d] / GRID);
         c->us[d] = fmax(us, floor_us);
     }
 }
