@@ -36,11 +36,6 @@ static struct link *link_of(struct MHD_Connection *c)
     return info ? info->socket_context : NULL;
 }
 
-static uint64_t after(const struct server *s, int times)
-{
-    return clock_us() + (uint64_t)s->set->time_out_s * (uint64_t)times * 1000000u;
-}
-
 /* ---- answers ---------------------------------------------------------------------------------------------------- */
 
 static void add_header(struct MHD_Response *r, const char *name, const char *value)
@@ -214,7 +209,7 @@ static enum MHD_Result begin(struct exchange *x)
 {
     struct server *s = x->server;
     x->begun = true;
-    watch_set(s, x->link, 0, NULL);
+    watch_set(s, x->link, LINK_WAITS, NULL);
     if (x->problem.status) return send_problem(x);
     if (!x->route) return answer_options(x);
     if (x->route->now) return answer_now(x);
@@ -231,7 +226,7 @@ static enum MHD_Result begin(struct exchange *x)
     atomic_fetch_add(&s->n_answering, 1);
     x->at_work = true;
     front_put(s, x);
-    watch_set(s, x->link, 0, x);
+    watch_set(s, x->link, LINK_WORKS, x);
     return MHD_YES;
 }
 
@@ -270,7 +265,7 @@ static enum MHD_Result take_head(
     *state = x;
     x->link = link_of(c);
     snprintf(x->method, sizeof x->method, "%s", method);
-    watch_set(s, x->link, after(s, 1), NULL);
+    watch_set(s, x->link, LINK_SENDS, NULL);
     bool asks = strcmp(method, "OPTIONS") == 0;
     if (!asks) x->route = route_find(strcmp(method, "HEAD") == 0 ? "GET" : method, path, &x->problem);
     guard_check(x, asks || (x->route && x->route->is_public), &x->problem);
@@ -315,7 +310,7 @@ static void on_completed(void *user, struct MHD_Connection *c, void **state, enu
     (void)c;
     *state = NULL;
     if (!x) return;
-    watch_set(s, x->link, after(s, 2), NULL);
+    watch_set(s, x->link, LINK_RESTS, NULL);
     pthread_mutex_lock(&x->lock);
     x->connection = NULL;
     bool cut = !x->done && x->at_work;
@@ -334,7 +329,7 @@ static void on_connection(void *user, struct MHD_Connection *c, void **state, en
     if (code == MHD_CONNECTION_NOTIFY_STARTED) {
         const union MHD_ConnectionInfo *info = MHD_get_connection_info(c, MHD_CONNECTION_INFO_CONNECTION_FD);
         *state = l = info ? watch_open(s, info->connect_fd) : NULL;
-        watch_set(s, l, after(s, 1), NULL);
+        watch_set(s, l, LINK_SENDS, NULL);
     } else if (l) {
         watch_close(s, l);
         *state = NULL;

@@ -131,7 +131,7 @@ int server_run(const struct server_settings *set)
         return -1;
     }
     s->set = set;
-    s->listen_fd = s->watch_fd = s->wake_fd = -1;
+    s->listen_fd = s->watch_fd = s->timer_fd = -1;
     s->main_fd = fd;
     s->start_us = clock_us();
     s->start_time = time(NULL);

@@ -32,13 +32,28 @@ struct served {
     int64_t keep_us;  /* it stays open so long after that; -1: for good */
 };
 
+/* What a connection waits for. */
+enum link_wait {
+    LINK_SENDS, /* the rest of a request, for --timeout */
+    LINK_RESTS, /* the next request, for twice as long */
+    LINK_WORKS, /* the engine */
+    LINK_WAITS, /* that its answer is sent; libmicrohttpd watches that */
+};
+
 /* An open connection. */
 struct link {
     int fd;
     uint32_t index, generation;
-    uint64_t deadline_us;      /* a request's head or body must be complete; 0 = none */
-    struct exchange *exchange; /* at work for it */
-    bool hung_up;              /* the client sends no more */
+    enum link_wait wait;
+    struct link *previous, *next; /* of those that wait for the same */
+    uint64_t deadline_us;         /* where it sends or rests */
+    struct exchange *exchange;    /* at work for it */
+    bool hung_up;                 /* the client sends no more */
+};
+
+/* In the order in which they began to wait, which is that of their deadlines. */
+struct link_list {
+    struct link *first, *last;
 };
 
 enum permit_kind { PERMIT_MODELS, PERMIT_STORES, PERMIT_JUDGES, PERMITS };
@@ -98,11 +113,11 @@ struct server {
     /* Watch thread: connections. */
     pthread_mutex_t link_lock;
     struct link *link[LINKS_MAX]; /* by index */
-    uint32_t n_link_index, next_link;
-    uint64_t planned_us; /* when the watch thread wakes up; 0 = when it is told */
-    uint32_t link_generation;
+    struct link_list waiting[LINK_WAITS];
+    uint64_t tick_us, timer_us; /* the next look at those at work; when the timer rings; 0 = never */
+    uint32_t next_link, link_generation;
     bool watches, watch_ends;
-    int watch_fd, wake_fd;
+    int watch_fd, timer_fd;
     pthread_t watch_thread;
 
     atomic_int n_exchange, n_answering; /* at work; or still being sent */
@@ -135,7 +150,8 @@ int watch_start(struct server *s);
 void watch_stop(struct server *s);
 struct link *watch_open(struct server *s, int fd);
 void watch_close(struct server *s, struct link *l);
-void watch_set(struct server *s, struct link *l, uint64_t deadline_us, struct exchange *x);
+/* x: at work for it (LINK_WORKS), else NULL. */
+void watch_set(struct server *s, struct link *l, enum link_wait wait, struct exchange *x);
 
 /* http.c */
 int http_start(struct server *s);

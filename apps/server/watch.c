@@ -2,29 +2,54 @@
  *
  * The watch thread.  libmicrohttpd does not look at a suspended connection, so hang-ups are seen here (EPOLLRDHUP).  It
  * also ends connections whose head or body does not come, and keeps silent streams alive.  It sleeps while no request
- * is at work and no deadline is near.
+ * is at work and no deadline has come: they are a timer's, which is moved without waking it.
  */
 #include <stdlib.h>
 #include <sys/epoll.h>
-#include <sys/eventfd.h>
+#include <sys/timerfd.h>
 #include <unistd.h>
 
 #include "state.h"
 
 enum { TICK_US = 1000000, FULL_MOST_US = 60000000, EVENTS = 64 };
 
-static void wake_thread(struct server *s)
+/* With the lock held: the timer rings when something is due next.  Whoever moves it wakes nobody. */
+static void set_timer(struct server *s)
 {
-    uint64_t one = 1;
-    if (write(s->wake_fd, &one, sizeof one) < 0) return; /* its counter is full: it wakes up anyway */
+    if (!s->waiting[LINK_WORKS].first)
+        s->tick_us = 0;
+    else if (!s->tick_us)
+        s->tick_us = clock_us() + TICK_US;
+    uint64_t next = s->watch_ends ? 1 : s->tick_us;
+    for (int i = LINK_SENDS; i <= LINK_RESTS; i++) {
+        const struct link *l = s->waiting[i].first;
+        if (l && (!next || l->deadline_us < next)) next = l->deadline_us;
+    }
+    if (next == s->timer_us) return;
+    s->timer_us = next;
+    struct itimerspec at = {.it_value = {(time_t)(next / 1000000), (long)(next % 1000000 * 1000)}};
+    timerfd_settime(s->timer_fd, TFD_TIMER_ABSTIME, &at, NULL);
 }
 
-/* With the lock held: be awake at that time. */
-static void plan(struct server *s, uint64_t at_us)
+/* Into the list of what it waits for, as the last of it, and out of its list. */
+static void list(struct server *s, struct link *l, enum link_wait wait)
 {
-    if (s->planned_us && s->planned_us <= at_us) return;
-    s->planned_us = at_us;
-    wake_thread(s);
+    l->wait = wait;
+    if (wait == LINK_WAITS) return;
+    struct link_list *to = &s->waiting[wait];
+    l->previous = to->last;
+    l->next = NULL;
+    *(to->last ? &to->last->next : &to->first) = l;
+    to->last = l;
+}
+
+static void unlist(struct server *s, struct link *l)
+{
+    if (l->wait == LINK_WAITS) return;
+    struct link_list *of = &s->waiting[l->wait];
+    *(l->previous ? &l->previous->next : &of->first) = l->next;
+    *(l->next ? &l->next->previous : &of->last) = l->previous;
+    l->wait = LINK_WAITS;
 }
 
 struct link *watch_open(struct server *s, int fd)
@@ -43,9 +68,9 @@ struct link *watch_open(struct server *s, int fd)
     }
     l->index = at;
     l->generation = ++s->link_generation;
+    l->wait = LINK_WAITS;
     s->link[at] = l;
     s->next_link = at + 1;
-    if (at >= s->n_link_index) s->n_link_index = at + 1;
     struct epoll_event e = {EPOLLRDHUP | EPOLLET, {.u64 = (uint64_t)l->generation << 32 | at}};
     epoll_ctl(s->watch_fd, EPOLL_CTL_ADD, fd, &e); /* where it fails, a hang-up is seen when something is sent */
     pthread_mutex_unlock(&s->link_lock);
@@ -56,24 +81,25 @@ void watch_close(struct server *s, struct link *l)
 {
     pthread_mutex_lock(&s->link_lock);
     epoll_ctl(s->watch_fd, EPOLL_CTL_DEL, l->fd, NULL);
+    unlist(s, l);
+    set_timer(s);
     s->link[l->index] = NULL;
-    while (s->n_link_index && !s->link[s->n_link_index - 1]) s->n_link_index--;
     if (l->index < s->next_link) s->next_link = l->index;
     pthread_mutex_unlock(&s->link_lock);
     free(l);
 }
 
-void watch_set(struct server *s, struct link *l, uint64_t deadline_us, struct exchange *x)
+void watch_set(struct server *s, struct link *l, enum link_wait wait, struct exchange *x)
 {
     if (!l) return;
+    uint64_t time_out_us = (uint64_t)s->set->time_out_s * 1000000u;
     pthread_mutex_lock(&s->link_lock);
-    l->deadline_us = deadline_us;
+    unlist(s, l);
+    l->deadline_us = clock_us() + (wait == LINK_RESTS ? 2 : 1) * time_out_us;
     l->exchange = x;
+    list(s, l, wait);
+    set_timer(s);
     bool gone = x && l->hung_up;
-    if (x)
-        plan(s, clock_us() + TICK_US);
-    else if (deadline_us)
-        plan(s, deadline_us);
     pthread_mutex_unlock(&s->link_lock);
     if (gone) exchange_cancel(x);
 }
@@ -109,30 +135,27 @@ static bool look_after(struct server *s, struct exchange *x, uint64_t now)
     return stuck;
 }
 
-/* Deadlines and requests at work; plans the next look. */
+/* Deadlines and requests at work. */
 static void look_around(struct server *s)
 {
     enum { MOST = 64 };
     struct exchange *stuck[MOST];
     int n_stuck = 0;
-    uint64_t now = clock_us(), next = 0;
+    uint64_t now = clock_us();
     pthread_mutex_lock(&s->link_lock);
-    for (uint32_t i = 0; i < s->n_link_index; i++) {
-        struct link *l = s->link[i];
-        if (!l) continue;
-        if (l->deadline_us && l->deadline_us <= now) {
+    for (int i = LINK_SENDS; i <= LINK_RESTS; i++)
+        for (struct link *l; (l = s->waiting[i].first) && l->deadline_us <= now;) {
             shutdown(l->fd, SHUT_RDWR); /* libmicrohttpd sees it and closes */
-            l->deadline_us = 0;
+            unlist(s, l);
         }
-        uint64_t at = l->exchange ? now + TICK_US : l->deadline_us;
-        if (at && (!next || at < next)) next = at;
-        if (l->exchange && n_stuck < MOST && look_after(s, l->exchange, now)) {
-            shutdown(l->fd, SHUT_RDWR);
-            stuck[n_stuck++] = l->exchange;
-            atomic_fetch_add(&l->exchange->refs, 1);
-        }
+    for (struct link *l = s->waiting[LINK_WORKS].first; l && n_stuck < MOST; l = l->next) {
+        if (!look_after(s, l->exchange, now)) continue;
+        shutdown(l->fd, SHUT_RDWR);
+        stuck[n_stuck++] = l->exchange;
+        atomic_fetch_add(&l->exchange->refs, 1);
     }
-    s->planned_us = next;
+    s->tick_us = 0;
+    set_timer(s);
     pthread_mutex_unlock(&s->link_lock);
     for (int i = 0; i < n_stuck; i++) {
         exchange_cancel(stuck[i]);
@@ -140,24 +163,16 @@ static void look_around(struct server *s)
     }
 }
 
-static int wait_ms(struct server *s)
-{
-    pthread_mutex_lock(&s->link_lock);
-    uint64_t now = clock_us(), at = s->planned_us;
-    pthread_mutex_unlock(&s->link_lock);
-    return !at ? -1 : at <= now ? 0 : (int)((at - now) / 1000 + 1);
-}
-
 static void *watch(void *user)
 {
     struct server *s = user;
     struct epoll_event event[EVENTS];
     for (bool ends = false; !ends;) {
-        int n = epoll_wait(s->watch_fd, event, EVENTS, wait_ms(s));
+        int n = epoll_wait(s->watch_fd, event, EVENTS, -1);
         for (int i = 0; i < n; i++) {
             uint64_t count;
             if (event[i].data.u64 == UINT64_MAX) {
-                if (read(s->wake_fd, &count, sizeof count) < 0) continue;
+                if (read(s->timer_fd, &count, sizeof count) > 0) look_around(s); /* else it was moved meanwhile */
                 continue;
             }
             struct exchange *x = hung_up(s, event[i].data.u64);
@@ -165,7 +180,6 @@ static void *watch(void *user)
             exchange_cancel(x);
             exchange_release(x);
         }
-        look_around(s);
         pthread_mutex_lock(&s->link_lock);
         ends = s->watch_ends;
         pthread_mutex_unlock(&s->link_lock);
@@ -176,9 +190,9 @@ static void *watch(void *user)
 int watch_start(struct server *s)
 {
     s->watch_fd = epoll_create1(EPOLL_CLOEXEC);
-    s->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    s->timer_fd = timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK);
     struct epoll_event e = {EPOLLIN, {.u64 = UINT64_MAX}};
-    if (s->watch_fd < 0 || s->wake_fd < 0 || epoll_ctl(s->watch_fd, EPOLL_CTL_ADD, s->wake_fd, &e) < 0) return -1;
+    if (s->watch_fd < 0 || s->timer_fd < 0 || epoll_ctl(s->watch_fd, EPOLL_CTL_ADD, s->timer_fd, &e) < 0) return -1;
     if (pthread_create(&s->watch_thread, NULL, watch, s) != 0) return -1;
     s->watches = true;
     return 0;
@@ -189,10 +203,10 @@ void watch_stop(struct server *s)
     if (s->watches) {
         pthread_mutex_lock(&s->link_lock);
         s->watch_ends = true;
-        wake_thread(s);
+        set_timer(s);
         pthread_mutex_unlock(&s->link_lock);
         pthread_join(s->watch_thread, NULL);
     }
     if (s->watch_fd >= 0) close(s->watch_fd);
-    if (s->wake_fd >= 0) close(s->wake_fd);
+    if (s->timer_fd >= 0) close(s->timer_fd);
 }

@@ -3,6 +3,7 @@
 import http.client
 import json
 import os
+import re
 import signal
 import socket
 import sys
@@ -145,6 +146,39 @@ served(s, "200 idle connections")
 for c in idle:
     c.close()
 equal(s.stop(), 0, "SIGTERM")
+
+
+# ---- idle connections wake nobody until their own time is over
+def switches(s):
+    """Times that its threads went to sleep of themselves, each woken before; None: one is awake."""
+    n, tasks = 0, f"/proc/{s.program.pid}/task"
+    for task in os.listdir(tasks):
+        with open(f"{tasks}/{task}/status") as f:
+            status = f.read()
+        if re.search(r"^State:\s+(\S)", status, re.M)[1] != "S":
+            return None
+        n += int(re.search(r"^voluntary_ctxt_switches:\s+(\d+)", status, re.M)[1])
+    return n
+
+
+for seconds in (2, 8, 32, 128):  # longer where the machine is busy: the count must end before theirs
+    s = Server("--timeout", str(seconds))
+    begin = time.monotonic()
+    idle = [s.connect() for _ in range(200)]
+    equal([s.ask("GET", "/health", connection=c)[0] for c in idle].count(200), 200, "each is served once")
+    before = None
+    while before is None or before != switches(s):
+        before = switches(s)
+        time.sleep(0.1)
+    time.sleep(max(0, begin + 1.5 * seconds - time.monotonic()))
+    n, late = switches(s), time.monotonic() > begin + 1.9 * seconds
+    for c in idle:
+        c.close()
+    equal(s.stop(), 0, "SIGTERM with idle connections")
+    if not late:
+        break
+check(not late, "200 connections can be counted before their time is over")
+equal(n, before, f"wake-ups with 200 idle connections, over --timeout {seconds}")
 
 # ---- a full queue, and the end while requests run
 s = Server("-c", "65536", "-np", "1", "--queue", "2", "--connections", "64")
