@@ -179,7 +179,7 @@ static void keep_guesses(struct mirror *m, const struct row_tip *tip, const stru
     for (int i = 0; i < m->chain.n_guess; i++) {
         m->chain.guess[i] = m->chain.guess[n_new + i];
         m->chain.guess[i].parent = i - 1;
-        m->chain.p *= wish->rate[spec_model_kind(m->chain.guess[i].p, i)];
+        m->chain.p *= wish->rate[m->chain.tip][spec_model_kind(m->chain.guess[i].p, i)];
     }
     m->base = tip->n_token;
     m->chain.going =
@@ -259,7 +259,7 @@ bool draft_draw(const lutra_session *first, int slot, const struct row_result *r
                !text_is_eog(session_model(first)->vocab, pick.token);
     if (!c->going) return false;
     float p = expf(pick.log_prob);
-    c->p *= wish->rate[spec_model_kind(p, c->n_guess)];
+    c->p *= wish->rate[c->tip][spec_model_kind(p, c->n_guess)];
     c->guess[c->n_guess] = (struct draft_guess){.token = pick.token, .parent = c->n_guess - 1, .p = p};
     c->n_guess++;
     c->going = c->n_guess < wish->most && c->p >= wish->p_min && at + 1 < tip->max_tok;
@@ -270,7 +270,7 @@ int draft_adds(
     const struct draft_chain *c, const struct pass *pass, const struct spec_wish *wish, double *right, double *seen)
 {
     if (c->tip < 0 || !c->going) return 0;
-    *right += (double)(c->p * wish->rate[spec_model_kind(1, c->n_guess)]); /* at best */
+    *right += (double)(c->p * wish->rate[c->tip][spec_model_kind(1, c->n_guess)]); /* at best */
     *seen += pass->tip[c->tip].n_token + c->n_guess;
     return 1;
 }

@@ -50,6 +50,18 @@ struct drafter {
     void (*keep)(void *self, const struct spec_text *text);
 };
 
+/* What is learnt from the texts of one cache domain shows in no other one's passes: each of n places is a domain's.
+ * One more domain takes the place that was learnt into longest ago, once that has not been for some 256 passes; till
+ * then it has none. */
+struct draft_domain {
+    uint64_t domain;
+    int64_t used; /* the pass that learnt into it last; 0: none has */
+};
+/* -1: it has none. */
+int draft_domain_find(const struct draft_domain *at, int n, uint64_t domain);
+/* For learning in the n_pass-th pass (from 1); *was_others: what is there was learnt from another domain. */
+int draft_domain_take(struct draft_domain *at, int n, uint64_t domain, int64_t n_pass, bool *was_others);
+
 extern const struct drafter drafter_ngram_simple, drafter_suffix, drafter_calibrated, drafter_recycle, drafter_extend,
     drafter_outside, drafter_model, drafter_mtp, drafter_siblings;
 

@@ -11,26 +11,21 @@
 
 #include "decode/speculate/drafter_impl.h"
 
-/* A table for each cache domain, so that what one client's texts have taught shows in no other one's passes.  There are
- * DOMAINS of them; one more domain takes the table that was learnt into longest ago, once that has not been for
- * IDLE_PASSES, and till then has none.  Tables take memory as they are written. */
-enum { DOMAINS = 8, IDLE_PASSES = 256 };
+/* A table for each cache domain.  Tables take memory as they are written. */
+enum { DOMAINS = 8 };
 
 struct recycler {
     int32_t n_vocab;
     int64_t n_pass;
-    struct table {
-        uint64_t domain;
-        int64_t used;            /* the pass that wrote it last; 0: none has */
-        struct row_hints *entry; /* [n_vocab] */
-    } table[DOMAINS];
+    struct draft_domain domain[DOMAINS];
+    struct row_hints *table[DOMAINS]; /* [n_vocab] */
 };
 
 static void close_tables(void *self)
 {
     struct recycler *r = self;
     if (r)
-        for (int i = 0; i < DOMAINS; i++) free(r->table[i].entry);
+        for (int i = 0; i < DOMAINS; i++) free(r->table[i]);
     free(r);
 }
 
@@ -38,37 +33,21 @@ static int open_tables(void **self, const struct spec_limits *lim, struct lutra_
 {
     struct recycler *r = *self = calloc(1, sizeof *r);
     bool ok = r;
-    for (int i = 0; i < DOMAINS && ok; i++)
-        ok = (r->table[i].entry = calloc((size_t)lim->n_vocab, sizeof(struct row_hints)));
+    for (int i = 0; i < DOMAINS && ok; i++) ok = (r->table[i] = calloc((size_t)lim->n_vocab, sizeof(struct row_hints)));
     if (ok) return r->n_vocab = lim->n_vocab, 0;
     close_tables(r);
     *self = NULL;
     return lutra_fail(err, LUTRA_E_NO_MEMORY, "recycle: no memory for %d tokens", lim->n_vocab);
 }
 
-static struct row_hints *find_table(const struct recycler *r, uint64_t domain)
-{
-    for (int i = 0; i < DOMAINS; i++)
-        if (r->table[i].used && r->table[i].domain == domain) return r->table[i].entry;
-    return NULL;
-}
-
 /* The domain's table to write into, a new one if need be; NULL: all are others'. */
 static struct row_hints *take_table(struct recycler *r, uint64_t domain)
 {
-    struct table *t = NULL;
-    for (int i = 0; i < DOMAINS && !t; i++)
-        if (r->table[i].used && r->table[i].domain == domain) t = &r->table[i];
-    if (!t) {
-        t = &r->table[0];
-        for (int i = 1; i < DOMAINS; i++)
-            if (r->table[i].used < t->used) t = &r->table[i];
-        if (t->used && r->n_pass - t->used < IDLE_PASSES) return NULL;
-        if (t->used) memset(t->entry, 0, (size_t)r->n_vocab * sizeof *t->entry);
-        t->domain = domain;
-    }
-    t->used = r->n_pass;
-    return t->entry;
+    bool was_others;
+    int i = draft_domain_take(r->domain, DOMAINS, domain, r->n_pass, &was_others);
+    if (i < 0) return NULL;
+    if (was_others) memset(r->table[i], 0, (size_t)r->n_vocab * sizeof *r->table[i]);
+    return r->table[i];
 }
 
 /* By rank (0, 1, 2-3, 4-7) and by depth (tip, one below, further). */
@@ -87,10 +66,12 @@ struct place {
 /* Best first: each time the likeliest of all next children. */
 static int draft(const struct draft_ask *ask, struct draft_node *node)
 {
-    const struct row_hints *table = find_table(ask->self, ask->tip->domain);
+    const struct recycler *r = ask->self;
+    int known = draft_domain_find(r->domain, DOMAINS, ask->tip->domain);
     struct place places[SPEC_DRAFT_MOST + 1], *place = places + 1; /* place[-1]: the tip */
     int n = 0;
-    if (!table) return 0;
+    if (known < 0) return 0;
+    const struct row_hints *table = r->table[known];
     place[-1] = (struct place){ask->tip->token[ask->tip->n_token - 1], 0, 0, 1};
     for (float last = 1; n < ask->most; n++) {
         int up = -1, kind = 0;

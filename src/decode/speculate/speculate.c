@@ -11,7 +11,7 @@
 #include "decode/speculate/drafter_impl.h"
 #include "decode/speculate/worth_impl.h"
 
-enum { MOST_DRAFTERS = 9 /* all of them */, TYPE_PARTS = 5 };
+enum { MOST_DRAFTERS = 9 /* all of them */, TYPE_PARTS = 5, DOMAINS = 64, NOBODYS = DOMAINS };
 
 /* Which of them `auto` has: those that pay everywhere (docs/SPECULATION.md). */
 static const struct {
@@ -36,12 +36,16 @@ enum view { ALONE, AGREED, OPPOSED, N_VIEW };
 
 struct used {
     const struct drafter *drafter;
-    void *self; /* the drafter's own */
+    void *self;  /* the drafter's own */
+    uint64_t us; /* that it has taken since it was weighed */
+};
+
+/* How often a drafter's guesses were right in the texts of one cache domain. */
+struct rates {
     float rate[DRAFT_KINDS];
     float viewed[N_VIEW][DRAFT_KINDS];                          /* the same by view; 0: none seen yet */
     uint8_t n_rate[DRAFT_KINDS], n_viewed[N_VIEW][DRAFT_KINDS]; /* guesses that these were learnt from, up to LEARNT */
     const struct row_tip *tried[DRAFT_KINDS];                   /* the first tip of the pass with guesses of a kind */
-    uint64_t us;                                                /* that it has taken since it was weighed */
 };
 
 /* A path of guesses below a tip, whoever made them. */
@@ -56,7 +60,8 @@ struct path {
 /* One drafter's guesses at one tip. */
 struct stream {
     struct row_tip *tip;
-    struct used *by;
+    const struct drafter *drafter;
+    struct rates *rates;     /* of its tip's domain */
     float counts;            /* a token of its tip */
     struct draft_node *node; /* [draft_max] */
     int n, at;               /* nodes before `at` have been looked at */
@@ -75,6 +80,11 @@ struct speculator {
     struct spec_limits lim;
     struct used used[MOST_DRAFTERS];
     int n_used;
+    struct draft_domain domain[DOMAINS];
+    struct rates *rates;    /* [DOMAINS + 1][n_used]; NOBODYS: as they begin, for domains that have no place */
+    int *place;             /* [n_seq] of the domains of a pass's tips */
+    const float **tip_rate; /* [n_seq] one drafter's */
+    int64_t n_pass;
     struct stream *stream; /* [n_seq][n_used] */
     int n_stream;
     float *counts;           /* [n_seq] what a token of a tip counts */
@@ -113,11 +123,30 @@ static float prior_of(const struct drafter *drafter, const struct draft_node *n)
     return drafter->n_prior && n->kind >= drafter->n_prior ? n->prior : drafter->prior;
 }
 
+static struct rates *rates_of(const struct speculator *sp, int tip, int k)
+{
+    return &sp->rates[sp->place[tip] * sp->n_used + k];
+}
+
+/* What has been learnt of a tip's domain; what the pass will teach goes there, too. */
+static void find_places(struct speculator *sp, const struct pass *pass)
+{
+    sp->n_pass++;
+    for (int i = 0; i < pass->n_tip; i++) {
+        bool was_others;
+        int at = draft_domain_take(sp->domain, DOMAINS, pass->tip[i].domain, sp->n_pass, &was_others);
+        sp->place[i] = at < 0 ? NOBODYS : at;
+        struct rates *of = rates_of(sp, i, 0);
+        if (was_others) memcpy(of, &sp->rates[NOBODYS * sp->n_used], (size_t)sp->n_used * sizeof *of);
+        for (int k = 0; k < sp->n_used; k++) memset(of[k].tried, 0, sizeof of[k].tried);
+    }
+}
+
 static void forgive(const struct stream *s)
 {
     const struct draft_node *first = s->node;
-    float prior = prior_of(s->by->drafter, first);
-    float *rate[] = {&s->by->rate[first->kind], &s->by->viewed[first->view][first->kind]};
+    float prior = prior_of(s->drafter, first);
+    float *rate[] = {&s->rates->rate[first->kind], &s->rates->viewed[first->view][first->kind]};
     for (int i = 0; i < 2 && first->row < 0; i++)
         if (*rate[i] > 0 && *rate[i] < prior) *rate[i] += rate_return * (prior - *rate[i]);
 }
@@ -213,15 +242,16 @@ static void compare(struct speculator *sp, struct stream *stream)
     struct path *path = sp->path;
     int n = find_paths(sp, stream);
     for (int k = 0; k < sp->n_used; k++) {
-        const struct used *u = &sp->used[k];
+        const struct drafter *drafter = stream[k].drafter;
+        const struct rates *u = stream[k].rates;
         for (int j = 0; j < stream[k].n; j++) {
             struct draft_node *d = &stream[k].node[j];
             struct path *at = &path[d->path];
             int others = ~(1 << k);
             d->view = at->by & others ? AGREED : path[at->parent].below & others ? OPPOSED : ALONE;
             float viewed = u->viewed[d->view][d->kind], rate = u->rate[d->kind];
-            float p = d->share * (viewed > 0 ? viewed : rate > 0 ? rate : prior_of(u->drafter, d));
-            if (u->drafter->faint == at->faint && p > at->right) at->right = p;
+            float p = d->share * (viewed > 0 ? viewed : rate > 0 ? rate : prior_of(drafter, d));
+            if (drafter->faint == at->faint && p > at->right) at->right = p;
         }
     }
     for (int i = 1; i < n; i++) path[i].p = path[path[i].parent].p * path[i].right;
@@ -240,12 +270,13 @@ static void compare(struct speculator *sp, struct stream *stream)
 static void ask(struct speculator *sp, struct pass *pass, int k)
 {
     struct used *u = &sp->used[k];
-    struct spec_wish wish = {.most = sp->set.draft_max, .p_min = sp->set.p_min, .rate = u->rate};
+    struct spec_wish wish = {.most = sp->set.draft_max, .p_min = sp->set.p_min, .rate = sp->tip_rate};
+    for (int i = 0; i < pass->n_tip; i++) sp->tip_rate[i] = rates_of(sp, i, k)->rate;
     if (u->drafter->begin) u->drafter->begin(u->self, pass, &wish);
     for (int i = 0; i < pass->n_tip; i++) {
         struct stream *s = &sp->stream[i * sp->n_used + k];
-        *s = (struct stream){.tip = &pass->tip[i], .by = u, .counts = sp->counts[i], .node = s->node};
-        struct draft_ask ask = {u->self, &sp->set, u->rate, s->tip, sp->set.draft_max};
+        *s = (struct stream){&pass->tip[i], u->drafter, rates_of(sp, i, k), sp->counts[i], s->node, 0, 0};
+        struct draft_ask ask = {u->self, &sp->set, s->rates->rate, s->tip, sp->set.draft_max};
         int n = u->drafter->draft(&ask, s->node);
         for (int j = 0; j < n; j++) s->node[j].row = -1;
         if (n >= sp->set.draft_min) s->n = n;
@@ -283,10 +314,11 @@ static struct draft_node *pop(struct speculator *sp, struct stream **of)
 
 /* A kind of guess that is hardly known is tried at one tip of a pass: else beside many samples the first wrong guess is
  * made at all of them at once.  Guesses from outside say what they are worth. */
-static bool may_try(struct used *u, const struct row_tip *tip, int kind)
+static bool may_try(const struct stream *s, int kind)
 {
-    if (!u->tried[kind]) u->tried[kind] = tip;
-    return u->tried[kind] == tip || u->n_rate[kind] >= PRIOR || u->drafter->n_prior > 0;
+    struct rates *u = s->rates;
+    if (!u->tried[kind]) u->tried[kind] = s->tip;
+    return u->tried[kind] == s->tip || u->n_rate[kind] >= PRIOR || s->drafter->n_prior > 0;
 }
 
 /* Guesses become rows in the queue's order; those behind the best that this came to are taken back. */
@@ -296,16 +328,15 @@ static void fill(struct speculator *sp, struct pass *pass, struct offer *o)
     struct stream *s = NULL;
     int keep = b->n_row, n_mark = 0, most = sp->lim.n_draft * sp->n_used;
     double best = gain(sp, pass, o);
-    for (int k = 0; k < sp->n_used; k++) memset(sp->used[k].tried, 0, sizeof sp->used[k].tried);
     for (struct draft_node *n; sp->n_mark < most && (n = pop(sp, &s));) {
         int32_t parent = n->parent < 0 ? s->tip->row : s->node[n->parent].row, before = b->n_row;
         if (parent < 0 || s->tip->n_draft >= sp->set.draft_max) continue; /* or the sequence ends before it */
-        if (!may_try(s->by, s->tip, n->kind)) continue;
+        if (!may_try(s, n->kind)) continue;
         n->row = pass_draft(pass, s->tip, parent, n->token);
         if (n->row == LUTRA_E_BUSY) break;
         if (n->row < 0) continue;
-        sp->mark[sp->n_mark++] =
-            (struct mark){n->row, (int)(s->by - sp->used), n->kind, n->view, n->share, prior_of(s->by->drafter, n)};
+        sp->mark[sp->n_mark++] = (struct mark){
+            n->row, (int)(s - sp->stream) % sp->n_used, n->kind, n->view, n->share, prior_of(s->drafter, n)};
         if (b->n_row > before) o->tokens += (double)(s->counts * n->p), o->seen += b->row[n->row].pos + 1;
         double now = gain(sp, pass, o);
         if (now <= best && b->n_row > keep) continue;
@@ -334,6 +365,7 @@ static void offer(void *self, struct pass *pass)
     for (int i = 0; i < pass->n_tip; i++) o.seen += pass->batch->row[pass->tip[i].row].pos + 1;
     count_tokens(sp, pass);
     if (pass->n_tip > 0 && !is_vain(sp, pass, &o)) {
+        find_places(sp, pass);
         ask_drafters(sp, pass);
         fill(sp, pass, &o);
     }
@@ -431,9 +463,10 @@ static int take(void *self, const struct pass *pass, struct lutra_error *err)
         const struct mark *m = &sp->mark[i];
         const struct row *r = &pass->batch->row[m->row];
         const struct row_tip *t = tip_of(pass, m->row);
-        if (!t || t->picked < 0 || !lies_on(pass, r->parent, t->taken)) continue;
+        int place = t ? sp->place[t - pass->tip] : NOBODYS;
+        if (place == NOBODYS || t->picked < 0 || !lies_on(pass, r->parent, t->taken)) continue;
         bool right = r->parent == t->taken ? r->token == t->picked : lies_on(pass, m->row, t->taken);
-        struct used *u = &sp->used[m->by];
+        struct rates *u = &sp->rates[place * sp->n_used + m->by];
         float *rate = &u->rate[m->kind], *viewed = &u->viewed[m->view][m->kind];
         if (*rate == 0) *rate = m->prior;
         if (*viewed == 0) *viewed = *rate;
@@ -521,13 +554,18 @@ static int open_all(struct speculator *sp, struct lutra_error *err)
     sp->path = calloc(1 + (size_t)sp->n_used * most, sizeof *sp->path);
     sp->mark = calloc((size_t)sp->lim.n_draft, (size_t)sp->n_used * sizeof *sp->mark);
     sp->by = calloc((size_t)sp->lim.n_draft, sizeof *sp->by);
-    if (!sp->stream || !sp->counts || !sp->node || !sp->path || !sp->mark || !sp->by)
+    sp->rates = calloc(DOMAINS + 1, (size_t)sp->n_used * sizeof *sp->rates);
+    sp->place = calloc((size_t)sp->lim.n_seq, sizeof *sp->place);
+    sp->tip_rate = calloc((size_t)sp->lim.n_seq, sizeof *sp->tip_rate);
+    if (!sp->rates || !sp->place || !sp->tip_rate || !sp->stream || !sp->counts || !sp->node || !sp->path ||
+        !sp->mark || !sp->by)
         return lutra_fail(err, LUTRA_E_NO_MEMORY, "speculation: out of memory");
     for (size_t i = 0; i < n; i++) sp->stream[i].node = sp->node + i * most;
     for (int k = 0; k < sp->n_used; k++) {
         struct used *u = &sp->used[k];
         int n_prior = u->drafter->n_prior ? u->drafter->n_prior : DRAFT_KINDS;
-        for (int i = 0; i < n_prior; i++) u->rate[i] = u->drafter->prior;
+        for (int at = 0; at <= NOBODYS; at++)
+            for (int i = 0; i < n_prior; i++) sp->rates[at * sp->n_used + k].rate[i] = u->drafter->prior;
         if (u->drafter->open) TRY(u->drafter->open(&u->self, &sp->lim, err));
     }
     worth_begin(sp->worth, sp->n_used);
@@ -593,6 +631,9 @@ void speculator_close(struct speculator **sp)
     free((*sp)->path);
     free((*sp)->mark);
     free((*sp)->by);
+    free((*sp)->rates);
+    free((*sp)->place);
+    free((*sp)->tip_rate);
     free(*sp);
     *sp = NULL;
 }

@@ -11,7 +11,8 @@
  * samples, beams, requests.  Of the rows in this order as many are kept as make expected tokens per cost
  * (decode/row_cost.h) greatest; none, where that is none.  What is drafted changes how many passes a text takes, and
  * nothing else (decode/source.h).
- * Estimates are a session's, shared by its sequences: forks have nothing to copy.
+ * Acceptance is learnt for each cache domain by itself, shared by its sequences: forks have nothing to copy, and no
+ * client's passes show what another one's texts were like.  Whether a drafter pays for its time is learnt from all.
  */
 #ifndef LUTRA_DECODE_SPECULATE_H
 #define LUTRA_DECODE_SPECULATE_H
@@ -29,12 +30,12 @@ struct spec_settings {
     int ngram_n;              /* tokens that ngram-simple looks up at most */
 };
 
-/* What a second model is asked for: how many guesses at a tip, at most; the least estimate of a path; and the rates
- * that they have been right at so far, by spec_model_kind: that estimate is their product. */
+/* What a second model is asked for: how many guesses at a tip, at most; the least estimate of a path; and for each tip
+ * of the pass the rates that they have been right at so far, by spec_model_kind: that estimate is their product. */
 struct spec_wish {
     int most;
     float p_min;
-    const float *rate;
+    const float *const *rate; /* [n_tip][] */
 };
 /* Of the guess `depth` behind a tip that the model has given probability p. */
 int spec_model_kind(float p, int depth);

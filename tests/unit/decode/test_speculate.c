@@ -408,6 +408,7 @@ static int open_drafters(struct speculator **sp, const struct spec_settings *set
 /* What somebody outside guesses in one_pass, at the tip alone; -1: nobody does.  And how many rows that was. */
 static int32_t outside = -1;
 static int n_outside;
+static uint64_t domain_now; /* of one_pass */
 
 static int say_one(void *guesser, const struct row_tip *tip, const float *known, int most, struct draft_guess *out)
 {
@@ -425,8 +426,11 @@ static int one_pass(struct speculator *sp, int32_t *token, int *n_token, int roo
     struct pass pass;
     pass_begin(&pass, &b, tip, VOCAB, (struct row_room){64, 64, room});
     pass_tip(&pass, (struct row){.token = token[*n_token - 1], .pos = *n_token - 1, .parent = -1},
-        (struct row_tip){
-            .token = token, .n_token = *n_token, .max_tok = N_HISTORY, .guess = outside < 0 ? NULL : say_one});
+        (struct row_tip){.token = token,
+            .n_token = *n_token,
+            .max_tok = N_HISTORY,
+            .domain = domain_now,
+            .guess = outside < 0 ? NULL : say_one});
     const struct row_source *source = speculator_source(sp);
     source->ops->offer(source->self, &pass);
     assert_true(b.n_row - 1 <= room);
@@ -600,6 +604,42 @@ static void acceptance_is_learnt(void **state)
     speculator_close(&sp);
 }
 
+/* Drafts of a domain's next pass where a period has just been seen; and what becomes of n_pass of them. */
+static int drafts_in(struct speculator *sp, uint64_t domain, int n_pass, bool right)
+{
+    static int32_t token[N_HISTORY];
+    int n_draft = 0;
+    domain_now = domain;
+    for (int i = 0; i < n_pass; i++) {
+        int n = 20;
+        for (int k = 0; k < n; k++) token[k] = k % 5;
+        int now = one_pass(sp, token, &n, 8, right ? 0 : 90, right ? 5 : 0);
+        if (i == 0) n_draft = now;
+    }
+    domain_now = 0;
+    return n_draft;
+}
+
+/* What one domain's texts teach shows in its own passes only; of more domains than places the idle ones give theirs. */
+static void domains_learn_apart(void **state)
+{
+    (void)state;
+    struct speculator *sp;
+    assert_int_equal(open_drafters(&sp, &usual, 8), 0);
+    int fresh = drafts_in(sp, 100, 100, false), wrong = drafts_in(sp, 100, 1, false);
+    assert_int_equal(drafts_in(sp, 101, 100, true), fresh);
+    int right = drafts_in(sp, 101, 1, true);
+    print_message("%d drafts, %d where they fail, %d where they are right\n", fresh, wrong, right);
+    assert_true(wrong < fresh && fresh < right);
+    for (uint64_t d = 1; d <= 62; d++) assert_int_equal(drafts_in(sp, d, 1, d % 2), fresh);
+    assert_int_equal(drafts_in(sp, 63, 30, true), fresh); /* no place is idle: it learns nothing */
+    assert_int_equal(drafts_in(sp, 63, 1, true), fresh);
+    assert_int_equal(drafts_in(sp, 101, 256, true), right);
+    assert_int_equal(drafts_in(sp, 63, 100, true), fresh); /* the place of 100, as it began */
+    assert_int_equal(drafts_in(sp, 63, 1, true), right);
+    speculator_close(&sp);
+}
+
 /* One who is right whenever another says the same, and never against it, is heard then and not else. */
 static void agreement_is_learnt(void **state)
 {
@@ -666,6 +706,7 @@ int main(void)
         cmocka_unit_test(siblings_say_what_follows),
         cmocka_unit_test(siblings_keep_the_latest),
         cmocka_unit_test(acceptance_is_learnt),
+        cmocka_unit_test(domains_learn_apart),
         cmocka_unit_test(agreement_is_learnt),
         cmocka_unit_test(fewer_than_draft_min_are_not_tried),
     };
