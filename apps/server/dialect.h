@@ -38,6 +38,8 @@ struct choice {
     int n_scored, n_told;  /* n_told: of them told in a stream */
     struct scored *asked;  /* [n_asked] of its prompt, from the second token on, where those were asked for: only the */
     int n_asked;           /* first choice of a prompt has them */
+    int n_measured;        /* a dialect's: of its prompt's tokens and its own, so many have been told, */
+    size_t n_bytes;        /* with so much text */
     struct lutra_end end;
     bool begun, ended;
 };

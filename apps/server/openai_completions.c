@@ -90,16 +90,17 @@ static struct scored scored_at(const struct reply *r, const struct choice *c, in
     return i > 0 ? r->choice[k * n].asked[i - 1] : (struct scored){.token = r->ask->prompt[k].token[0], .n_top = -1};
 }
 
-/* Those from .. to - 1. */
-static void tell_log_probs(struct reply *r, const struct choice *c, int from, int to)
+/* Those from .. to - 1; where they go on behind the last that were told, the text before is not measured again. */
+static void tell_log_probs(struct reply *r, struct choice *c, int from, int to)
 {
-    size_t offset = 0;
+    if (from < c->n_measured) c->n_measured = 0, c->n_bytes = 0;
     struct text tokens = {0}, values = {0}, tops = {0}, offsets = {0}, t = {0};
-    for (int i = 0; i < to; i++) {
+    for (int i = c->n_measured; i < to; i++) {
         const struct scored s = scored_at(r, c, i);
         const char *comma = i > from ? "," : "";
-        size_t at = offset;
-        offset += token_name(r, s.token, &t);
+        size_t at = c->n_bytes;
+        c->n_bytes += token_name(r, s.token, &t);
+        c->n_measured++;
         if (i < from) continue;
         text_put(&tokens, comma);
         text_add(&tokens, t.bytes, t.n);
@@ -121,8 +122,7 @@ static void tell_log_probs(struct reply *r, const struct choice *c, int from, in
     text_free(&t);
 }
 
-static void tell_choice(
-    struct reply *r, int shown, const struct choice *c, const char *text, size_t n, int from, int to)
+static void tell_choice(struct reply *r, int shown, struct choice *c, const char *text, size_t n, int from, int to)
 {
     text_print(r->out, "{\"index\":%d,\"text\":", shown);
     text_json(r->out, text ? text : "", n);
@@ -136,7 +136,7 @@ static void tell_choice(
 
 static void tell_delta(struct reply *r, const struct delta *d)
 {
-    const struct choice *c = &r->choice[d->choice];
+    struct choice *c = &r->choice[d->choice];
     const struct prompt *p = &r->ask->prompt[d->choice / r->ask->set.n_samples];
     if (!c->begun && p->text) {
         openai_open(r, PREFIX, OBJECT);
@@ -183,7 +183,7 @@ static void tell_whole(struct reply *r)
     text_put(r->out, ",\"choices\":[");
     for (int i = 0; i < a->n_prompt * a->n; i++) {
         int k = a->set.n_samples > a->n ? next_best(r, i / a->n, shown) : i;
-        const struct choice *c = &r->choice[k];
+        struct choice *c = &r->choice[k];
         const struct prompt *p = &a->prompt[i / a->n];
         shown[k] = true;
         text_clear(&text);
