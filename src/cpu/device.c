@@ -428,6 +428,7 @@ int cpu_device_open(
         .name = d->name,
         .store = settings->store,
         .caps = {.max_rows = MAX_ROWS,
+            .masks = true,
             .flat_rows = flat_rows(d->kernels.isa),
             .async = settings->async,
             .speed = settings->speed,

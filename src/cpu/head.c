@@ -47,12 +47,18 @@ static void offer(struct top_heap *h, struct top_entry e)
     h->entry[at] = e;
 }
 
-static void offer_all(struct top_heap *h, const float *logit, int32_t first, size_t n)
+/* Those of a unit's logits that are allowed (NULL: all); first is a multiple of HEAD_OUTPUTS. */
+static void offer_all(struct top_heap *h, const uint64_t *allow, const float *logit, size_t first, size_t n)
 {
-    for (size_t i = 0; i < n; i++) {
-        float x = isnan(logit[i]) ? -INFINITY : logit[i];
-        if (h->n == ROW_TOPK && x <= h->entry[0].logit) continue;
-        offer(h, (struct top_entry){x, first + (int32_t)i});
+    enum { WORD = 64 };
+    for (size_t at = 0; at < n; at += WORD) {
+        uint64_t word = allow ? allow[(first + at) / WORD] : UINT64_MAX;
+        size_t end = n - at < WORD ? n : at + WORD;
+        for (size_t i = at; word && i < end; i++) {
+            float x = isnan(logit[i]) ? -INFINITY : logit[i];
+            if ((h->n == ROW_TOPK && x <= h->entry[0].logit) || !(word >> (i - at) & 1)) continue;
+            offer(h, (struct top_entry){x, (int32_t)(first + i)});
+        }
     }
 }
 
@@ -95,7 +101,7 @@ static void reduce(struct worker *w, float *logit, int row, int slot, size_t uni
     if (!(want & WANT_TOPK)) return;
     struct top_heap *h = &d->scratch.heap[w->ith * HEAD_ROWS + slot];
     if (h->n == ROW_TOPK && max < h->entry[0].logit) return;
-    offer_all(h, logit, (int32_t)first, n);
+    offer_all(h, asked->allow, logit, first, n);
 }
 
 /* The best of all threads' entries, in order; returns how many. */

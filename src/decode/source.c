@@ -47,12 +47,13 @@ static uint32_t want_top(const struct pass *pass, bool too)
     return pass->want_top || too ? WANT_TOPK : WANT_NOTHING;
 }
 
-/* Draws from all logits, or from the best and what the list has now. */
+/* Draws from all logits, or from the best and what the list has now: the tip's own draw (not a draft's) by its mask. */
 static void want_draw(const struct pass *pass, bool top, struct row *row, const struct sample_list *list)
 {
     row->want = (list ? WANT_DRAW_BEST : WANT_DRAW) | want_top(pass, top);
     row->n_listed = list ? list->n : 0;
     row->listed = list ? list->token : NULL;
+    row->allow = list ? list->allow : NULL;
 }
 
 int pass_tip(struct pass *pass, struct row row, struct row_tip tip)
@@ -77,7 +78,7 @@ int32_t pass_draft(struct pass *pass, struct row_tip *tip, int32_t parent, int32
     int block = b->bulk > 1 ? b->bulk : 1;
     if (pass->left.rows <= block || pass->left.outs <= 1 || pass->left.drafts < 1) return LUTRA_E_BUSY;
     struct row row = {.token = token, .pos = up->pos + 1, .seq = up->seq, .parent = parent};
-    bool best = !(up->want & WANT_LOGITS) && sample_list_add(&tip->list, token);
+    bool best = !(up->want & WANT_LOGITS) && !tip->list.allow && sample_list_add(&tip->list, token);
     want_draw(pass, tip->want_top, &row, best ? &tip->list : NULL);
     row.want |= ROW_DRAFT;
     tip->n_draft++;

@@ -62,7 +62,8 @@ struct row_tip {
     int max_tok;          /* the sequence holds no more */
     bool want_top;        /* its rows and its drafts' want WANT_TOPK in any case */
     int n_draft;          /* drafts beneath it */
-    /* What its draw needs.  Drafts' tokens join it: one list, of which each row has the first part. */
+    /* What its draw needs.  Drafts' tokens join it: one list, of which each row has the first part; of a list with a
+     * mask, which is of the tip alone, drafts want all logits. */
     struct sample_list list;
     /* Somebody outside who guesses, at most `most`; or NULL.  rate: [GUESS_KINDS] of kinds 1 and on, 0: not known. */
     int (*guess)(void *guesser, const struct row_tip *tip, const float *rate, int most, struct draft_guess *out);

@@ -92,7 +92,7 @@ static void add_rows(struct pass *own, const struct sequence *q)
 {
     int n = pass_text(own, q, q->n_token, false), pos = q->n_done + n;
     if (pos != q->n_token - 1) return; /* the prompt's last row draws; or there is no room */
-    struct row last = {q->token[pos], pos, q->id, n > 0 ? own->batch->n_row - 1 : -1, 0, 0, NULL, NULL};
+    struct row last = {q->token[pos], pos, q->id, n > 0 ? own->batch->n_row - 1 : -1, 0, 0, NULL, NULL, NULL};
     pass_tip(own, last, (struct row_tip){0});
 }
 

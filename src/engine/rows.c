@@ -58,7 +58,7 @@ int lutra_forward(lutra_session *s, const struct lutra_row *rows, int n_row, siz
         struct lutra_row row;
         TRY(element_copy(&row_kind, &row, rows, r, row_size, err));
         const void *target = (const char *)rows + (size_t)r * row_size + offsetof(struct lutra_row, target);
-        s->batch.row[r] = (struct row){row.token, row.pos, row.seq, row.parent, row.want, 1, target, NULL};
+        s->batch.row[r] = (struct row){row.token, row.pos, row.seq, row.parent, row.want, 1, target, NULL, NULL};
     }
     int rc = session_forward(s, n_row, true, err);
     if (rc == LUTRA_E_CANCELLED) atomic_store_explicit(&s->cancel, false, memory_order_relaxed);

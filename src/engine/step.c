@@ -15,6 +15,7 @@
 static void offer_samples(void *self, struct pass *pass)
 {
     lutra_session *s = self;
+    bool masks = plan_caps(&s->model->plan).masks;
     for (int i = 0; i < s->n_seq; i++) {
         struct sample *slot = &s->sample[i];
         const struct sequence *q = &slot->seq;
@@ -34,6 +35,7 @@ static void offer_samples(void *self, struct pass *pass)
             .guess = slot->request->set.on_draft ? request_guess : NULL,
             .guesser = slot->request,
             .hints = q->hints};
+        if (tip.list.allow && (tip.want_top || !masks)) tip.list.token = NULL; /* all logits */
         slot->tip = pass->n_tip;
         slot->row = pass_tip(pass, row, tip);
         if (slot->row < 0) return; /* the others wait for the next pass */

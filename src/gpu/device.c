@@ -328,7 +328,8 @@ int gpu_device_open(struct device **out, const struct gpu_settings *settings, st
         .memory = &GPU_MEMORY,
         .extras = &GPU_EXTRAS,
         .name = "vulkan",
-        .caps = {.max_rows = MAX_ROWS, .flat_rows = FLAT_ROWS, .async = true, .cache = DEVICE_CACHE_ALIKE}};
+        .caps = {
+            .max_rows = MAX_ROWS, .flat_rows = FLAT_ROWS, .async = true, .masks = true, .cache = DEVICE_CACHE_ALIKE}};
     int rc = gpu_load(d, err);
     if (rc == 0) rc = gpu_pipelines_open(d, err);
     if (rc == 0) rc = gpu_queue_open(d, err);

@@ -20,7 +20,7 @@ enum row_want {
     WANT_NOTHING = 0,
     WANT_LOGITS = 1,  /* all n_vocab logits */
     WANT_HIDDEN = 2,  /* the state after the last norm, [d_model] */
-    WANT_TOPK = 4,    /* the ROW_TOPK largest logits and the log-sum-exp */
+    WANT_TOPK = 4,    /* the ROW_TOPK largest logits (of the tokens in `allow`) and the log-sum-exp (of all) */
     WANT_LOGPROB = 8, /* the logits of listed tokens and the log-sum-exp */
     WANT_ALL = 15,
     ROW_DRAFT = 256, /* a guess: its K/V stay in the draft scratch until it is accepted; so are all rows below it */
@@ -46,6 +46,9 @@ struct row {
     int32_t n_listed;
     const int32_t *listed;   /* [n_listed <= ROW_LISTED] tokens of WANT_LOGPROB, the caller's until the pass is over */
     struct row_hints *hints; /* filled once the pass is over (engine/hints.c); NULL: not asked for */
+    /* [(n_vocab + 63) / 64] a bit for each token that WANT_TOPK is of, the caller's until the pass is over; NULL: all.
+     * Only where plan_caps().masks. */
+    const uint64_t *allow;
 };
 
 struct batch {
@@ -65,7 +68,7 @@ struct row_result {
     int n_listed;
     const int32_t *listed; /* [n_listed] of its row */
     float *listed_logit;   /* [n_listed], when WANT_LOGPROB: log-prob = listed_logit - log_sum_exp */
-    int n_top;             /* when WANT_TOPK: min(ROW_TOPK, n_vocab) entries, best first, ties by lower id */
+    int n_top;             /* when WANT_TOPK: min(ROW_TOPK, tokens) entries, best first, ties by lower id */
     int32_t *top_id;       /* [n_top] */
     float *top_logit;      /* [n_top] */
 };

@@ -138,6 +138,7 @@ struct device_caps {
     size_t memory_bytes; /* budget for packed weights; 0 = host memory */
     enum device_cache cache;
     bool async;      /* submit returns before the segment is over */
+    bool masks;      /* its head knows row.allow */
     float speed;     /* of operations that are cut between devices with the same weights; 0: it takes no part */
     uint32_t shares; /* set of 1 << enum op_kind: that it computes parts of, beside OP_MATMUL and gates */
 };

@@ -359,8 +359,11 @@ int sim_device_open(struct device **out, const struct sim_device_settings *setti
         .ops = &unit_ops, .extras = &unit_extras, .name = names[settings->kind], .store = settings->store};
     int rows = settings->inner ? settings->inner->caps.max_rows : ROWS_MOST;
     if (settings->kind == SIM_NPU && settings->graphs != SIM_GRAPHS_ALL && rows > GRAPHS_MANY) rows = GRAPHS_MANY;
-    u->device.caps =
-        (struct device_caps){.max_rows = rows, .flat_rows = 1, .async = true, .speed = settings->kind != SIM_CPU};
+    u->device.caps = (struct device_caps){.max_rows = rows,
+        .flat_rows = 1,
+        .async = true,
+        .masks = settings->inner && settings->inner->caps.masks,
+        .speed = settings->kind != SIM_CPU};
     *out = &u->device;
     return 0;
 }

@@ -343,6 +343,7 @@ struct device_caps plan_caps(const struct plan *plan)
         if (c->max_rows < caps.max_rows) caps.max_rows = c->max_rows;
         if (c->flat_rows < caps.flat_rows) caps.flat_rows = c->flat_rows;
         if (c->cache > caps.cache) caps.cache = c->cache;
+        caps.masks &= c->masks;
     }
     return caps;
 }

@@ -116,7 +116,8 @@ bool plan_keeps_cache(const struct plan *plan, const struct device *device);
 /* Positions of a bulk block (ROW_BULK): the most that any operation's device asks for; 0: none. */
 int plan_bulk_rows(const struct plan *plan);
 
-/* The smallest of the devices' row limits, and of their flat rows; an F16 cache if any needs it. */
+/* The smallest of the devices' row limits, and of their flat rows; an F16 cache if any needs it; masks if all know
+ * them. */
 struct device_caps plan_caps(const struct plan *plan);
 
 #endif

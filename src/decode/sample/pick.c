@@ -123,12 +123,19 @@ static double random_at(const struct sample_state *st, int64_t pos)
 /* max: the model's largest logit; at: its token, or that of a NaN, or -1. */
 static int check_model(float max, bool has_nan, int at, struct lutra_error *err)
 {
-    if (has_nan && at < 0) return lutra_fail(err, LUTRA_E_INTERNAL, "a logit of the model is not a number");
+    if ((has_nan || max == INFINITY) && at < 0)
+        return lutra_fail(err, LUTRA_E_INTERNAL, "a logit of the model is %s", has_nan ? "not a number" : "infinite");
     if (has_nan || max == INFINITY)
         return lutra_fail_at(err, LUTRA_E_INTERNAL, (uint64_t)at, "the model's logit of token %d is %s", at,
             has_nan ? "not a number" : "infinite");
     return max > -INFINITY ? 0
                            : lutra_fail(err, LUTRA_E_NOT_FOUND, "no token left to sample: every logit is -infinity");
+}
+
+static int check_allowed(const struct sample_state *st, bool any, struct lutra_error *err)
+{
+    if (any || !st->allow) return 0;
+    return lutra_fail(err, LUTRA_E_NOT_FOUND, "no token left to sample: the grammar allows none");
 }
 
 static int check_adjusted(float max, bool has_nan, struct lutra_error *err)
@@ -178,8 +185,7 @@ static int pick_from_all(const struct sampler *s, struct sample_state *st, struc
     if (st->allow) {
         logits = allowed(st, logits, n_vocab, tmp);
         of = tmp->passes->extent(logits, n_vocab);
-        if (of.max == -INFINITY)
-            return lutra_fail(err, LUTRA_E_NOT_FOUND, "no token left to sample: the grammar allows none");
+        TRY(check_allowed(st, of.max > -INFINITY, err));
     }
     if (!st->plain) {
         for (int i = 0; i < n_vocab; i++) tmp->cand[i] = (struct sample_cand){i, logits[i]};
@@ -199,6 +205,11 @@ static int pick_from_all(const struct sampler *s, struct sample_state *st, struc
 }
 
 /* ---- from the best and the listed ---- */
+
+static bool is_allowed(const struct sample_state *st, int32_t token)
+{
+    return !st->allow || st->allow[token / 64] >> token % 64 & 1;
+}
 
 static int find_token(const int32_t *listed, int n, int32_t token)
 {
@@ -235,9 +246,8 @@ struct sample_list sampler_listed(struct sampler *s, int seq)
 {
     struct sample_state *st = &s->seq[seq];
     int n_seen = sample_look_back(st, st->window);
-    struct sample_list list = {.token = st->listed, .most = ROW_TOPK - st->best, .grows = true};
-    if (st->allow || st->best == 0 || st->best > ROW_TOPK || st->set.n_bias > list.most - n_seen)
-        return (struct sample_list){0};
+    struct sample_list list = {.token = st->listed, .most = ROW_TOPK - st->best, .grows = true, .allow = st->allow};
+    if (st->best == 0 || st->best > ROW_TOPK || st->set.n_bias > list.most - n_seen) return (struct sample_list){0};
     for (int i = 0; i < st->set.n_bias; i++) sample_list_add(&list, st->set.bias[i].token);
     for (int i = n_seen; i-- > 0;) {
         int32_t t = sample_token_back(st, i);
@@ -267,7 +277,8 @@ static int load_best(const struct sample_state *st, struct sample_cand *cand, co
         if (find_token(r->listed, r->n_listed, r->top_id[i]) < 0)
             cand[n++] = (struct sample_cand){r->top_id[i], r->top_logit[i]};
     for (int i = 0; i < r->n_listed; i++)
-        cand[n++] = (struct sample_cand){r->listed[i], bias_one(st, r->listed[i], r->listed_logit[i])};
+        if (is_allowed(st, r->listed[i]))
+            cand[n++] = (struct sample_cand){r->listed[i], bias_one(st, r->listed[i], r->listed_logit[i])};
     return n;
 }
 
@@ -276,17 +287,26 @@ static int pick_from_best(const struct sampler *s, struct sample_state *st, stru
 {
     struct sample_cand *cand = tmp->cand;
     int n = 0, best = st->best;
-    bool has_nan = isnan(r->log_sum_exp) || isnan(r->top_logit[0]);
-    TRY(check_model(r->top_logit[0], has_nan, has_nan ? -1 : r->top_id[0], err));
-    if (!st->plain) return pick_by_chain(s, st, tmp, load_best(st, cand, r), pos, token, err);
+    bool has_nan = isnan(r->log_sum_exp) || (r->n_top && isnan(r->top_logit[0]));
+    if (st->allow) /* the best are not the model's */
+        TRY(check_model(r->log_sum_exp, has_nan, -1, err));
+    else
+        TRY(check_model(r->top_logit[0], has_nan, has_nan ? -1 : r->top_id[0], err));
+    if (!st->plain) {
+        n = load_best(st, cand, r);
+        TRY(check_allowed(st, n > 0, err));
+        return pick_by_chain(s, st, tmp, n, pos, token, err);
+    }
     for (int i = 0; i < r->n_top; i++)
         if (find_token(r->listed, r->n_listed, r->top_id[i]) < 0)
             n = insert(cand, n, (struct sample_cand){r->top_id[i], r->top_logit[i]});
     for (int i = 0; i < r->n_listed; i++) {
+        if (!is_allowed(st, r->listed[i])) continue;
         struct sample_cand c = {r->listed[i], adjust_one(st, r->listed[i], r->listed_logit[i])};
         has_nan |= isnan(c.logit);
         n = insert(cand, n, c);
     }
+    TRY(check_allowed(st, n > 0 || has_nan, err));
     float max = n ? cand[0].logit : -INFINITY;
     TRY(check_adjusted(max, has_nan, err));
     if (n > best) n = best;

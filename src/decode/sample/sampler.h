@@ -131,7 +131,7 @@ void sampler_accept(struct sampler *sampler, int seq, int32_t token);
 void sampler_fork(struct sampler *sampler, int dst, int src, uint32_t sample);
 
 /* Later picks of seq take only tokens whose bit is set in allow ([(n_vocab + 63) / 64], the caller's as long as the
- * sequence picks), and need all logits; NULL: any.  sampler_init_sequence() leaves it as it is, a fork copies it. */
+ * sequence picks); NULL: any.  sampler_init_sequence() leaves it as it is, a fork copies it. */
 void sampler_allow(struct sampler *sampler, int seq, const uint64_t *allow);
 
 struct sample_pick {
@@ -147,6 +147,8 @@ struct sample_list {
     int n, most; /* it may grow to `most` */
     bool grows;  /* a pick further on needs the tokens between, too: penalties see them */
     bool here;   /* a pick further on needs others: DRY punishes what that text would repeat */
+    /* As sampler_allow() says: the best are those of these tokens (row.allow), here and not further on; NULL: of all. */
+    const uint64_t *allow;
 };
 
 /* What the next pick of seq needs: its row wants WANT_TOPK | WANT_LOGPROB of the list, or WANT_LOGITS | WANT_LOGPROB.

@@ -142,7 +142,7 @@ void ref_softcap(float *logits, int n, float cap);
 float ref_log_sum_exp(const float *logits, int n);
 
 /* The min(k, n) largest, best first, ties by lower id; returns how many.  A NaN ranks as -infinity. */
-int ref_top_k(const float *logits, int n, int k, int32_t *id, float *logit);
+int ref_top_k(const float *logits, const uint64_t *allow, int n, int k, int32_t *id, float *logit);
 
 /* Fills what the row wants of its logits in *result: log_sum_exp, listed_logit, the top entries. */
 void ref_head_result(const float *logits, int n_vocab, const struct row *row, struct row_result *result);

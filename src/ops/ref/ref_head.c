@@ -24,11 +24,12 @@ float ref_log_sum_exp(const float *logits, int n)
     return (float)(max + log(sum));
 }
 
-int ref_top_k(const float *logits, int n, int k, int32_t *id, float *logit)
+int ref_top_k(const float *logits, const uint64_t *allow, int n, int k, int32_t *id, float *logit)
 {
     int n_top = 0;
     for (int32_t i = 0; i < n; i++) {
         float x = isnan(logits[i]) ? -INFINITY : logits[i];
+        if (allow && !(allow[i / 64] >> i % 64 & 1)) continue;
         if (n_top == k && !(x > logit[k - 1])) continue;
         /* Insertion from the end; an equal one that came earlier has the lower id and stays in front. */
         int at = n_top < k ? n_top++ : k - 1;
@@ -47,7 +48,6 @@ void ref_head_result(const float *logits, int n_vocab, const struct row *row, st
     if (row->want & (WANT_TOPK | WANT_LOGPROB)) result->log_sum_exp = ref_log_sum_exp(logits, n_vocab);
     for (int i = 0; row->want & WANT_LOGPROB && i < row->n_listed; i++)
         result->listed_logit[i] = logits[row->listed[i]];
-    if (row->want & WANT_TOPK) {
-        result->n_top = ref_top_k(logits, n_vocab, ROW_TOPK, result->top_id, result->top_logit);
-    }
+    if (row->want & WANT_TOPK)
+        result->n_top = ref_top_k(logits, row->allow, n_vocab, ROW_TOPK, result->top_id, result->top_logit);
 }

@@ -304,6 +304,38 @@ static void rows_do_not_know_their_batch(void **state)
     close_bench(&all);
 }
 
+/* Rows with masks, one without between: the best are the allowed ones, all else as before. */
+static void best_of_masks(struct bench *b)
+{
+    static uint64_t allow[ROWS][(VOCAB + 63) / 64];
+    static float sum[ROWS];
+    int32_t id[ROW_TOPK];
+    float logit[ROW_TOPK];
+    srand(3);
+    for (int i = 0; i < b->step.n_out; i++) {
+        struct row *row = &b->row[b->result[i].row];
+        int one_of = i == 1 ? VOCAB : i == 2 ? 1 : i == 3 ? 40 : 2;
+        memset(allow[i], 0, sizeof allow[i]);
+        for (int v = 0; v < VOCAB; v++)
+            if (rand() % one_of == 0) allow[i][v / 64] |= UINT64_C(1) << v % 64;
+        if (i == 4) memset(allow[i], 0, sizeof allow[i]);
+        row->allow = i == 0 ? NULL : allow[i];
+        sum[i] = b->result[i].log_sum_exp;
+    }
+    run(b);
+    for (int i = 0; i < b->step.n_out; i++) {
+        const struct row_result *r = &b->result[i];
+        struct row *row = &b->row[r->row];
+        int n = ref_top_k(r->logits, row->allow, VOCAB, ROW_TOPK, id, logit);
+        assert_int_equal(n, r->n_top);
+        assert_memory_equal(id, r->top_id, (size_t)n * sizeof *id);
+        assert_memory_equal(logit, r->top_logit, (size_t)n * sizeof *logit);
+        assert_true(r->log_sum_exp == sum[i]);
+        for (int k = 0; k < 3; k++) assert_true(r->listed_logit[k] == r->logits[row->listed[k]]);
+        row->allow = NULL;
+    }
+}
+
 static void head_reports_what_is_wanted(void **state)
 {
     (void)state;
@@ -315,7 +347,7 @@ static void head_reports_what_is_wanted(void **state)
         run(&b);
         for (int i = 0; i < b.step.n_out; i++) {
             const struct row_result *r = &b.result[i];
-            assert_int_equal(ref_top_k(r->logits, VOCAB, ROW_TOPK, id, logit), r->n_top);
+            assert_int_equal(ref_top_k(r->logits, NULL, VOCAB, ROW_TOPK, id, logit), r->n_top);
             assert_memory_equal(id, r->top_id, sizeof id);
             assert_memory_equal(logit, r->top_logit, sizeof logit);
             assert_true(fabsf(r->log_sum_exp - ref_log_sum_exp(r->logits, VOCAB)) < 2e-6f * fabsf(r->log_sum_exp));
@@ -323,6 +355,7 @@ static void head_reports_what_is_wanted(void **state)
             for (int v = 0; v < VOCAB; v++) assert_true(fabsf(r->logits[v]) <= 30);
             assert_memory_equal(r->hidden, (float *)b.value[V_N].host + i * D, D * sizeof(float));
         }
+        best_of_masks(&b);
         close_bench(&b);
     }
 }

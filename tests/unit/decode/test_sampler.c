@@ -60,9 +60,11 @@ static const struct row_result *all_logits(struct head *h, const float *logits, 
 }
 
 static const struct row_result *best_logits(
-    struct head *h, const float *logits, int n_vocab, const int32_t *listed, int n_listed)
+    struct head *h, const float *logits, int n_vocab, const struct sample_list *list)
 {
-    struct row row = {.want = WANT_TOPK | WANT_LOGPROB, .n_listed = n_listed, .listed = listed};
+    const int32_t *listed = list->token;
+    int n_listed = list->n;
+    struct row row = {.want = WANT_TOPK | WANT_LOGPROB, .n_listed = n_listed, .listed = listed, .allow = list->allow};
     h->result = (struct row_result){.top_id = h->top_id,
         .top_logit = h->top_logit,
         .n_listed = n_listed,
@@ -514,12 +516,23 @@ static void log_prob_is_the_models(void **state)
     sampler_close(&s);
 }
 
+/* Tokens that are allowed: most, few or none. */
+static const uint64_t *fill_mask(uint64_t *allow, int n_vocab)
+{
+    uint32_t one_of = roll(3) ? 1 + roll(100) : (uint32_t)n_vocab;
+    memset(allow, 0, ((size_t)n_vocab + 63) / 64 * sizeof *allow);
+    for (int t = 0; t < n_vocab; t++)
+        if (roll(one_of) == 0) allow[t / 64] |= UINT64_C(1) << t % 64;
+    return allow;
+}
+
 /* Whatever the settings: where the best are enough, they give the token, the log-prob and the error that all give. */
 static void best_are_as_good_as_all(void **state)
 {
     (void)state;
     enum { ROUNDS = 4000 };
-    int n_best = 0, n_all = 0, n_outside = 0, n_error = 0;
+    static uint64_t allow[2100 / 64];
+    int n_best = 0, n_all = 0, n_outside = 0, n_error = 0, n_masked = 0, n_none = 0;
     for (int round = 0; round < ROUNDS; round++) {
         int n_vocab = roll(4) ? 65 + (int)roll(2000) : 1 + (int)roll(80);
         float *row = malloc((size_t)n_vocab * sizeof *row);
@@ -532,6 +545,7 @@ static void best_are_as_good_as_all(void **state)
         struct sampler *s = open_sampler(n_vocab, 1, 100);
         start(s, 0, &set, 0);
         for (uint32_t i = roll(30); i > 0; i--) sampler_accept(s, 0, (int32_t)roll((uint32_t)n_vocab));
+        if (roll(2)) sampler_allow(s, 0, fill_mask(allow, n_vocab));
         struct sample_list list = sampler_listed(s, 0);
         !list.token ? n_all++ : n_best++;
         if (list.token) {
@@ -543,19 +557,22 @@ static void best_are_as_good_as_all(void **state)
                 if (!sample_list_add(&list, token)) break;
                 sampler_accept(s, 0, token);
             }
-            const struct row_result *r = best_logits(&best, row, n_vocab, list.token, list.n);
+            const struct row_result *r = best_logits(&best, row, n_vocab, &list);
             int rc = sampler_pick(s, 0, 0, all_logits(&all, row, n_vocab), round, &a, NULL);
             assert_int_equal(sampler_pick(s, 0, 0, r, round, &b, NULL), rc);
             n_error += rc < 0;
             if (rc == 0 && (a.token != b.token || a.log_prob != b.log_prob))
                 fail_msg("round %d: token %d (%.9g), not %d (%.9g)", round, b.token, b.log_prob, a.token, a.log_prob);
-            n_outside += rc == 0 && row[a.token] < best.top_logit[r->n_top - 1];
+            n_outside += rc == 0 && r->n_top == ROW_TOPK && row[a.token] < best.top_logit[r->n_top - 1];
+            n_masked += rc == 0 && list.allow;
+            n_none += rc == LUTRA_E_NOT_FOUND && list.allow;
         }
         sampler_close(&s);
         free(row);
     }
     assert_true(n_best > ROUNDS / 4 && n_all > ROUNDS / 4 && n_error > 10);
     assert_true(n_outside > 0); /* a bias lifted a token from below the best */
+    assert_true(n_masked > ROUNDS / 10 && n_none > 10);
 }
 
 static int listed_of(struct sampler *s, const int32_t **listed)

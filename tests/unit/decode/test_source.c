@@ -131,7 +131,7 @@ static void drafts_want_what_draws_behind_them_need(void **state)
     for (int grows = 0; grows < 2; grows++) {
         pass = begin(&b, 0, 20, 20, 20);
         struct row_tip t = {.max_tok = 100, .list = {listed, 2, 4, grows}};
-        assert_int_equal(pass_tip(&pass, (struct row){1, 5, 0, -1, 0, 0, NULL, NULL}, t), 0);
+        assert_int_equal(pass_tip(&pass, (struct row){1, 5, 0, -1, 0, 0, NULL, NULL, NULL}, t), 0);
         const int32_t guess[][2] = {{0, 30}, {1, 8}, {2, 31}, {0, 30}, {2, 32}, {4, 30}, {1, 31}};
         for (int i = 0; i < 7; i++) assert_true(pass_draft(&pass, &tip[0], guess[i][0], guess[i][1]) > 0);
         const int n_listed[2][7] = {{2, 2, 2, 2, 2, 2, 2}, {2, 3, 3, 4, 0, 0, 4}};

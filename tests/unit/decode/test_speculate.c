@@ -222,7 +222,7 @@ struct by_hand {
 static void add_row(struct by_hand *h, int32_t token, int parent, const int32_t best[4])
 {
     int i = h->batch.n_row++;
-    h->row[i] = (struct row){token, 10 + i, 0, parent, (i ? ROW_DRAFT : 0) | WANT_DRAW_BEST, 0, NULL, NULL};
+    h->row[i] = (struct row){token, 10 + i, 0, parent, (i ? ROW_DRAFT : 0) | WANT_DRAW_BEST, 0, NULL, NULL, NULL};
     memcpy(h->top_id[i], best, sizeof h->top_id[i]);
     for (int k = 0; k < 4; k++) h->top_logit[i][k] = logf((float)(4 - k)); /* 0.4, 0.3, 0.2, 0.1 */
     h->result[i] = (struct row_result){

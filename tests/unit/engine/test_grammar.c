@@ -123,7 +123,7 @@ static void texts_hold_with_and_without_drafts(void **state)
 static void draws_are_those_of_masked_logits(void **state)
 {
     (void)state;
-    static struct heard h, biased;
+    static struct heard h, all, biased;
     static struct lutra_logit_bias bias[4096];
     struct fixture f;
     fixture_open(&f, "tiny-qwen2", "F16", 1);
@@ -149,6 +149,10 @@ static void draws_are_those_of_masked_logits(void **state)
         r.n_samples = SAMPLES;
         r.grammar = "root ::= [0-9]{1000,}";
         generate(&f, &h, &r);
+        r.top_logprobs = 3; /* of all tokens, not of those allowed: then all logits are drawn from */
+        generate(&f, &all, &r);
+        r.top_logprobs = 0;
+        for (int i = 0; i < SAMPLES; i++) assert_string_equal(h.text[i], all.text[i]);
         r.grammar = NULL;
         sampling.bias = bias;
         sampling.n_bias = n;

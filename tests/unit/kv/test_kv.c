@@ -333,7 +333,8 @@ static void random_step(struct fixture *f)
         if (len < 0 || below(f, 4) == 0) continue;
         int want = below(f, 3) ? 1 : (int)below(f, 40), first = n;
         for (int i = 0; i < want && len + i < f->max_tok[s] && n < N_ROW - 16; i++, n++)
-            f->row[n] = (struct row){f->next_token++, len + i, s, n == first ? -1 : n - 1, WANT_NOTHING, 0, NULL, NULL};
+            f->row[n] =
+                (struct row){f->next_token++, len + i, s, n == first ? -1 : n - 1, WANT_NOTHING, 0, NULL, NULL, NULL};
         int root = n - 1, drafts = below(f, 2) ? 0 : (int)below(f, 6);
         if (root < first) continue;
         for (int i = 0; i < drafts && n_draft < N_DRAFT && n < N_ROW; i++) {
@@ -471,7 +472,7 @@ static void feed(struct fixture *f, int32_t seq, int n)
     while (n > 0) {
         struct kv_view v;
         int len = kv_seq_length(f->kv, seq), k = n < 64 ? n : 64;
-        for (int i = 0; i < k; i++) f->row[i] = (struct row){7, len + i, seq, i - 1, 0, 0, NULL, NULL};
+        for (int i = 0; i < k; i++) f->row[i] = (struct row){7, len + i, seq, i - 1, 0, 0, NULL, NULL, NULL};
         f->batch.n_row = k;
         assert_int_equal(kv_step_begin(f->kv, &f->batch, &v, NULL), 0);
         kv_step_end(f->kv, &f->batch, true);
@@ -487,7 +488,7 @@ static void states_are_kept_where_they_serve(void **state)
     assert_int_equal(kv_seq_open(f->kv, N_CTX, &a, NULL), 0);
     feed(f, a, 140);
     for (int i = 0; i < 60; i++)
-        f->row[i] = (struct row){7, 140 + i, a, i - 1, i == 59 ? WANT_LOGITS : 0, 0, NULL, NULL};
+        f->row[i] = (struct row){7, 140 + i, a, i - 1, i == 59 ? WANT_LOGITS : 0, 0, NULL, NULL, NULL};
     f->batch.n_row = 60;
     struct kv_view v;
     assert_int_equal(kv_step_begin(f->kv, &f->batch, &v, NULL), 0);
@@ -553,7 +554,7 @@ static void promises_are_kept_or_refused(void **state)
     assert_int_equal(kv_seq_fork(f->kv, b, -1, 3 * KV_BLOCK + 1, &c, NULL), LUTRA_E_CTX_FULL);
     assert_int_equal(kv_seq_fork(f->kv, b, -1, 3 * KV_BLOCK, &c, NULL), 0);
     for (int s = 0; s < 3; s++) feed(f, s, N_CTX); /* the promise holds although the pool is now full */
-    f->row[0] = (struct row){1, 3 * KV_BLOCK, b, -1, 0, 0, NULL, NULL};
+    f->row[0] = (struct row){1, 3 * KV_BLOCK, b, -1, 0, 0, NULL, NULL, NULL};
     f->batch.n_row = 1;
     struct kv_view v;
     assert_int_equal(kv_step_begin(f->kv, &f->batch, &v, &err), LUTRA_E_CTX_FULL);
@@ -569,7 +570,7 @@ static void say(struct fixture *f, int32_t seq, int base, int n, int n_prompt)
         int len = kv_seq_length(f->kv, seq), k = n < 64 ? n : 64;
         for (int i = 0; i < k; i++) {
             uint32_t want = len + i == n_prompt - 1 ? WANT_LOGITS : 0;
-            f->row[i] = (struct row){base + len + i, len + i, seq, i - 1, want, 0, NULL, NULL};
+            f->row[i] = (struct row){base + len + i, len + i, seq, i - 1, want, 0, NULL, NULL, NULL};
             if (len + i < n_prompt) f->row[i].want |= ROW_BULK;
         }
         f->batch.n_row = k;
@@ -701,7 +702,7 @@ static void layers_take_their_own(void **state)
     assert_int_equal(kv_token_bytes(settings.type, layers, N_LAYER), each);
     assert_int_equal(kv_bytes(&settings), each * (N_BLOCK * KV_BLOCK + (N_DRAFT + 1) / 2 * 2));
     assert_int_equal(kv_seq_open(f->kv, 10, &a, NULL), 0);
-    f->row[0] = (struct row){1, 0, a, -1, 0, 0, NULL, NULL};
+    f->row[0] = (struct row){1, 0, a, -1, 0, 0, NULL, NULL, NULL};
     f->batch.n_row = 1;
     assert_int_equal(kv_step_begin(f->kv, &f->batch, &v, NULL), 0);
     assert_int_equal(kv_view_read_bytes(&v, 1), read * KV_BLOCK);
@@ -735,7 +736,7 @@ static void windows_are_freed(void **state)
     assert_int_equal(u.n_near - u.n_near_free, 1);
     /* Reading: 310 positions in whole blocks where all are seen, else the last block. */
     feed(f, a, 299);
-    f->row[0] = (struct row){1, 309, a, -1, 0, 0, NULL, NULL};
+    f->row[0] = (struct row){1, 309, a, -1, 0, 0, NULL, NULL, NULL};
     f->batch.n_row = 1;
     assert_int_equal(kv_step_begin(f->kv, &f->batch, &v, NULL), 0);
     assert_int_equal(kv_view_read_bytes(&v, 1), sizeof(float) * 2 * KV_BLOCK * (5 * 2 * 2 * 8 + 2 * 3 * 16 + 4));

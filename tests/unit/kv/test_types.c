@@ -67,7 +67,8 @@ static void keys_and_values_of_two_types(void **state)
         assert_int_equal(kv_seq_open(kv, 64, &seq, NULL), 0);
         struct row row[5];
         for (int i = 0; i < 5; i++)
-            row[i] = (struct row){1, i < 2 ? i : 2, seq, i - 1 < 1 ? i - 1 : 1, i < 2 ? 0 : ROW_DRAFT, 0, NULL, NULL};
+            row[i] =
+                (struct row){1, i < 2 ? i : 2, seq, i - 1 < 1 ? i - 1 : 1, i < 2 ? 0 : ROW_DRAFT, 0, NULL, NULL, NULL};
         struct batch batch = {.row = row, .n_row = 5};
         struct kv_view v;
         assert_int_equal(kv_step_begin(kv, &batch, &v, NULL), 0);

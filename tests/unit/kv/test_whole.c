@@ -36,7 +36,7 @@ static void rows_of_encoders_see_the_whole_text(void **state)
     for (int pos = 0; pos < 70; pos++)
         for (int k = 0; k < 2; k++) {
             if (pos >= n_tok[k]) continue;
-            row[n] = (struct row){token[pos] = 7 + pos, pos, seq[k], last[k], 0, 0, NULL, NULL};
+            row[n] = (struct row){token[pos] = 7 + pos, pos, seq[k], last[k], 0, 0, NULL, NULL, NULL};
             last[k] = n++;
         }
     batch.n_row = n;

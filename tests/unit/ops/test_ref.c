@@ -312,15 +312,19 @@ static void head_ranks_and_sums(void **state)
     float logits[] = {1, 3, 3, -INFINITY, NAN, 2, 3};
     int32_t id[7];
     float top[7];
-    assert_int_equal(ref_top_k(logits, 7, 4, id, top), 4);
+    assert_int_equal(ref_top_k(logits, NULL, 7, 4, id, top), 4);
     assert_int_equal(id[0], 1); /* ties by lower id */
     assert_int_equal(id[1], 2);
     assert_int_equal(id[2], 6);
     assert_int_equal(id[3], 5);
-    assert_int_equal(ref_top_k(logits, 7, 64, id, top), 7);
+    assert_int_equal(ref_top_k(logits, NULL, 7, 64, id, top), 7);
     assert_int_equal(id[4], 0);
     assert_int_equal(id[5], 3);
     assert_int_equal(id[6], 4);
+
+    assert_int_equal(ref_top_k(logits, &(uint64_t){1 << 0 | 1 << 2 | 1 << 3 | 1 << 6}, 7, 3, id, top), 3);
+    assert_memory_equal(id, ((int32_t[]){2, 6, 0}), 3 * sizeof *id);
+    assert_int_equal(ref_top_k(logits, &(uint64_t){0}, 7, 3, id, top), 0);
 
     float many[1000];
     for (int i = 0; i < 1000; i++) many[i] = 500;

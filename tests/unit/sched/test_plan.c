@@ -84,8 +84,9 @@ struct bench {
 static void prepare(struct bench *b)
 {
     memset(b, 0, sizeof *b);
-    b->npu = (struct fake){{&fake_ops, &fake_memory, NULL, "npu", NULL, {.max_rows = 32, .flat_rows = 32}},
-        1u << OP_EMBED | 1u << OP_ADD, b->log, 0, 0, NULL};
+    b->npu =
+        (struct fake){{&fake_ops, &fake_memory, NULL, "npu", NULL, {.max_rows = 32, .flat_rows = 32, .masks = true}},
+            1u << OP_EMBED | 1u << OP_ADD, b->log, 0, 0, NULL};
     b->cpu =
         (struct fake){{&fake_ops, NULL, NULL, "cpu", NULL, {.max_rows = 512, .flat_rows = 4}}, ~0u, b->log, 0, 0, NULL};
     b->devices[0] = &b->npu.device;
@@ -114,6 +115,9 @@ static void splits_by_device(void **state)
     struct device_caps caps = plan_caps(&b.plan);
     assert_int_equal(caps.max_rows, 32);
     assert_int_equal(caps.flat_rows, 4);
+    assert_false(caps.masks); /* one does not know them */
+    b.cpu.device.caps.masks = true;
+    assert_true(plan_caps(&b.plan).masks);
 }
 
 /* A list that goes on where another has ended: what it reads is brought to shared memory once. */
@@ -308,9 +312,9 @@ static void prepare_layer(struct layer_bench *b, int n_head, int n_kv_head)
     const uint32_t heads = 1u << OP_ROPE | 1u << OP_KV_APPEND | 1u << OP_ATTENTION;
     memset(b, 0, sizeof *b);
     for (int i = 0; i < 2; i++) {
-        b->fake[i] =
-            (struct fake){{&fake_ops, NULL, NULL, i ? "second" : "first", NULL, {.max_rows = 32, .flat_rows = 32}}, ~0u,
-                b->log, 0, 0, NULL};
+        b->fake[i] = (struct fake){
+            {&fake_ops, NULL, NULL, i ? "second" : "first", NULL, {.max_rows = 32, .flat_rows = 32, .masks = true}},
+            ~0u, b->log, 0, 0, NULL};
         b->devices[i] = &b->fake[i].device;
         b->devices[i]->caps.async = i;
         b->devices[i]->caps.speed = 1;
