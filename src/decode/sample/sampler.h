@@ -147,7 +147,7 @@ struct sample_list {
     int n, most; /* it may grow to `most` */
     bool grows;  /* a pick further on needs the tokens between, too: penalties see them */
     bool here;   /* a pick further on needs others: DRY punishes what that text would repeat */
-    /* As sampler_allow() says: the best are those of these tokens (row.allow), here and not further on; NULL: of all. */
+    /* As sampler_allow() says: here, and not further on, the best are those of these tokens (row.allow); NULL: all. */
     const uint64_t *allow;
 };
 

@@ -340,7 +340,8 @@ static void random_step(struct fixture *f)
         for (int i = 0; i < drafts && n_draft < N_DRAFT && n < N_ROW; i++) {
             int parent = root + (int)below(f, (uint32_t)(n - root));
             if (f->row[parent].pos + 1 >= f->max_tok[s]) continue;
-            f->row[n] = (struct row){f->next_token++, f->row[parent].pos + 1, s, parent, ROW_DRAFT, 0, NULL, NULL};
+            f->row[n] =
+                (struct row){f->next_token++, f->row[parent].pos + 1, s, parent, ROW_DRAFT, 0, NULL, NULL, NULL};
             n++, n_draft++;
         }
     }

@@ -205,7 +205,7 @@ static inline void rl_make_step(struct random_list *r)
     for (int i = 0; i < n; i++) {
         int s = seq[rl_below(r, RL_SEQS)], row = fixture_row(&r->kv, s, -1, rl_below(r, 2));
         const struct kv_row *k = &r->kv.row[row];
-        r->row[i] = (struct row){rl_below(r, RL_VOCAB), k->n_paged + k->n_path - 1, s, -1, 0, 0, NULL, NULL};
+        r->row[i] = (struct row){rl_below(r, RL_VOCAB), k->n_paged + k->n_path - 1, s, -1, 0, 0, NULL, NULL, NULL};
         if (i && rl_below(r, 2)) continue;
         r->row[i].want = wants[rl_below(r, 4)];
         r->result[n_out] = (struct row_result){.row = i,
