@@ -145,16 +145,20 @@ enum { SHORTLIST_MOST = 4096 }; /* of --spec-shortlist */
             .choices = "v1 v2"                                                                                         \
     }
 
+struct timeline_file {
+    char *trace, *svg; /* the picture is drawn from what the session writes to `trace`; NULL: none is asked for */
+};
+
 struct engine {
     lutra_runtime *runtime;
     lutra_model *model, *draft_model;
     lutra_session *session;
     struct lutra_model_info info;
     uint64_t load_us;
-    const char *svg; /* of --timeline: drawn from what the session writes to `trace`; NULL: no picture is asked for */
-    char *trace;
-    const char *zeros; /* as asked for */
-    bool zeros_taken;  /* by a model that is open */
+    struct timeline_file *timeline;    /* [n_timeline] of --timeline, one of each session that was opened */
+    int n_timeline, n_timeline_before; /* before: of engines that were open earlier */
+    const char *zeros;                 /* as asked for */
+    bool zeros_taken;                  /* by a model that is open */
 };
 
 void engine_options_init(struct engine_options *opts);

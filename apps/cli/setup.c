@@ -66,7 +66,9 @@ static const struct option engine_table[] = {
     {"--timeline", "TIMELINE", OPT_TEXT, AT(timeline), "FILE",
         .help =
             "what each device computed, copied and was waited for: FILE.svg is a picture of the longest pass and of "
-            "the last, another FILE has every pass as JSON for chrome://tracing or ui.perfetto.dev"},
+            "the last, another FILE has every pass as JSON for chrome://tracing or ui.perfetto.dev; the second of "
+            "several "
+            "models or sessions gets FILE-2"},
     {"--gpu-slice-ms", "GPU_SLICE_MS", OPT_FLOAT, AT(gpu_slice_ms), "MS",
         .help = "longest submission to a GPU, as predicted: shorter ones leave a desktop usable", .min = 0.01,
         .max = 10000},
@@ -386,17 +388,30 @@ int engine_open_draft_model(struct engine *e, const struct engine_options *opts,
     return engine_open_model(e, &e->draft_model, opts->draft_model, &settings, opts->more_models, err);
 }
 
-/* Where the session writes its timeline: a picture is drawn from that by engine_close(). */
-static const char *trace_of(struct engine *e, const struct engine_options *opts)
+/* "trace.json" is "trace-2.json" of the second session. */
+static char *numbered(const char *path, int k, const char *behind)
 {
     struct buffer name = {0};
-    if (!timeline_is_svg(opts->timeline)) return opts->timeline;
-    e->svg = opts->timeline;
-    if (!e->trace) {
-        buffer_print(&name, "%s.json", opts->timeline);
-        e->trace = name.text;
-    }
-    return e->trace;
+    const char *slash = strrchr(path, '/'), *dot = strrchr(slash ? slash : path, '.');
+    int n = dot ? (int)(dot - path) : (int)strlen(path);
+    if (k > 1)
+        buffer_print(&name, "%.*s-%d%s%s", n, path, k, path + n, behind);
+    else
+        buffer_print(&name, "%s%s", path, behind);
+    return name.text;
+}
+
+/* Where a session writes its timeline: a picture is drawn from that by engine_close(). */
+static const char *trace_of(struct engine *e, const struct engine_options *opts)
+{
+    if (!opts->timeline) return NULL;
+    bool svg = timeline_is_svg(opts->timeline);
+    int k = e->n_timeline_before + e->n_timeline + 1;
+    e->timeline = grow_memory(e->timeline, (size_t)(e->n_timeline + 1) * sizeof *e->timeline);
+    struct timeline_file *file = &e->timeline[e->n_timeline++];
+    file->trace = numbered(opts->timeline, k, svg ? ".json" : "");
+    file->svg = svg ? numbered(opts->timeline, k, "") : NULL;
+    return file->trace;
 }
 
 void engine_session_settings(
@@ -438,12 +453,19 @@ void engine_close(struct engine *e)
     progress_clear();
     interrupt_watch(NULL);
     lutra_session_close(&e->session);
-    if (e->svg && access(e->trace, R_OK) == 0) {
-        timeline_draw(e->trace, e->svg);
-        unlink(e->trace);
+    for (int i = 0; i < e->n_timeline; i++) {
+        const struct timeline_file *file = &e->timeline[i];
+        if (file->svg && access(file->trace, R_OK) == 0) {
+            timeline_draw(file->trace, file->svg);
+            unlink(file->trace);
+        }
+        free(file->trace);
+        free(file->svg);
     }
-    free(e->trace);
-    e->svg = e->trace = NULL;
+    free(e->timeline);
+    e->timeline = NULL;
+    e->n_timeline_before += e->n_timeline;
+    e->n_timeline = 0;
     lutra_model_close(&e->draft_model);
     lutra_model_close(&e->model);
     lutra_runtime_close(&e->runtime);

@@ -203,4 +203,18 @@ equal(s.stop(), 0, "SIGTERM")
 with open(folder.name + "/passes.svg") as f:
     check(f.read().startswith("<svg"), "--timeline FILE.svg is a picture")
 check(not os.path.exists(folder.name + "/passes.svg.json"), "... and leaves nothing else")
+
+# ---- and of several models a file for each, told by name
+for name, begins in (("two.svg", "<svg"), ("two.v1.json", "[")):
+    path = folder.name + "/" + name
+    s = Server("-m", MODEL.replace("abacus-1m", "abacus-xs"), "--timeline", path)
+    for model in ("abacus-1m-f16", "abacus-xs-f16"):
+        s.post(CHAT, user(QUESTION, max_tokens=3, model=model))
+    equal(s.stop(), 0, "SIGTERM")
+    second = path[:path.rindex(".")] + "-2" + path[path.rindex("."):]
+    for model, file in (("abacus-1m-f16", path), ("abacus-xs-f16", second)):
+        check(f"timeline of {model}: {file}" in "".join(s.said) + s.rest, f"the file of {model} is told", s.said)
+        with open(file) as f:
+            check(f.read().startswith(begins), f"{file} is the timeline of {model}")
+equal(sorted(f for f in os.listdir(folder.name) if f.startswith("two")), ["two-2.svg", "two.svg", "two.v1-2.json", "two.v1.json"], "nothing else is left")
 finish()

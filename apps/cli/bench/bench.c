@@ -171,7 +171,7 @@ struct bench_state {
     const struct bench_options *o;
     const struct grid *grid;
     struct bench_test *test;
-    int n_done;
+    int n_done, n_timeline;
 };
 
 static int one_test(struct bench_state *b, struct bench_pass *pass, int n_prompt, int n_gen, int depth)
@@ -224,7 +224,7 @@ static int tests_of_session(struct bench_state *b, struct engine *e, const struc
 
 static int tests_of_model(struct bench_state *b, const char *model, int n_threads)
 {
-    struct engine e = {0};
+    struct engine e = {.n_timeline_before = b->n_timeline};
     struct engine_options eo = b->o->engine;
     eo.model = model;
     eo.more_models = b->o->models.n > 1;
@@ -248,6 +248,7 @@ static int tests_of_model(struct bench_state *b, const char *model, int n_thread
             code = tests_of_session(b, &e, &eo);
         }
     engine_close(&e);
+    b->n_timeline = e.n_timeline_before;
     return code;
 }
 

@@ -221,6 +221,10 @@ static int open_model(void *user, int i, struct server_loaded *out, struct lutra
     if (rc == 0) rc = open_judges(v, out, err);
     if (rc < 0) close_model(v, i, out);
     progress_clear();
+    if (rc == 0 && session.timeline && o->set.n_model > 1) {
+        const struct timeline_file *file = &v->engine.timeline[v->engine.n_timeline - 1];
+        say("timeline of %s: %s", v->model[i].name[0], file->svg ? file->svg : file->trace);
+    }
     return rc;
 }
 
