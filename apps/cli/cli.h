@@ -98,6 +98,9 @@ void print_plain(const char *text, size_t n);
 /* \n \t \" \' \\ \r \xHH become what they mean, in place. */
 void unescape(char *text, size_t *n_bytes);
 
+/* Bytes of "512", "1.5G", "8 GiB": units of 1024.  False: it is no such size. */
+bool bytes_parse(const char *text, int64_t *out);
+
 /* "1.20 GiB", "3.41 M": into out, which is returned. */
 char *bytes_text(double bytes, char *out, size_t n_out);
 char *count_text(double count, char *out, size_t n_out);
@@ -119,7 +122,7 @@ struct engine_options {
     const char *hf_repo, *hf_file, *hf_token;
     bool offline;
     const char *model, *device, *split, *sync, *override_tensor, *timeline, *isa, *type_k, *type_v, *packed, *zeros,
-        *plan;
+        *plan, *expert_ram;
     int n_threads, n_ctx, n_batch;
     bool pin, quiet, progress, verbose, swa_full, list_devices, progressive;
     bool more_models; /* beside this one and its drafter: zeros may be meant for them */

@@ -56,6 +56,10 @@ static const struct option engine_table[] = {
         .help =
             "how CPU clusters share a pass: auto (default: as 'lutra profile' found fastest, else even), even, one, "
             "solved, or a FILE of 'lutra profile'; the text is the same"},
+    {"--expert-ram", "EXPERT_RAM", OPT_TEXT, AT(expert_ram), "SIZE",
+        .help =
+            "memory for packed experts, such as 8G: each layer keeps those used most, and reads the others from the "
+            "file; the text is the same"},
     {"--lora", "LORA", OPT_LIST, AT(lora), "FILE,...",
         .help = "add a LoRA adapter (GGUF) to the model; may be repeated"},
     {"--lora-scaled", "LORA_SCALED", OPT_LIST, AT(lora_scaled), "FILE:SCALE,...",
@@ -347,6 +351,10 @@ int engine_model_settings(const struct engine_options *opts, struct model_option
     set->zeros = opts->zeros;
     set->device = opts->draft_device ? opts->device : NULL;
     set->adapter = out->adapter;
+    if (opts->expert_ram && !bytes_parse(opts->expert_ram, &set->expert_ram)) {
+        say("--expert-ram %s: no size; such as 800M or 8G", opts->expert_ram);
+        return EXIT_USAGE;
+    }
     int code = list_adapters(&opts->lora, false, out->adapter, &set->n_adapter);
     if (!code) code = list_adapters(&opts->lora_scaled, true, out->adapter, &set->n_adapter);
     if (code) model_options_free(out);

@@ -1,11 +1,14 @@
 /* SPDX-License-Identifier: MIT */
 #include "cli.h"
 
+#include <ctype.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <math.h>
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 #include <sys/file.h>
 #include <sys/stat.h>
 #include <time.h>
@@ -221,6 +224,21 @@ void unescape(char *text, size_t *n_bytes)
     }
     text[out] = 0;
     *n_bytes = out;
+}
+
+bool bytes_parse(const char *text, int64_t *out)
+{
+    static const char unit[] = "kmgt";
+    char *end;
+    double x = strtod(text, &end);
+    if (end == text || !(x >= 0)) return false;
+    while (*end == ' ') end++;
+    const char *at = *end ? strchr(unit, tolower((unsigned char)*end)) : NULL;
+    if (at) x *= exp2(10.0 * (double)(at - unit + 1)), end++;
+    if (*end && strcasecmp(end, "b") != 0 && (!at || strcasecmp(end, "ib") != 0)) return false;
+    if (x > 0x1p62) return false;
+    *out = (int64_t)x;
+    return true;
 }
 
 char *bytes_text(double bytes, char *out, size_t n_out)

@@ -148,6 +148,11 @@ struct lutra_model_settings {
     /* "NAME,...": devices of the runtime that its passes use, in the runtime's order; passes of models that have no
      * device in common run at the same time.  NULL: all. */
     const char *device;
+    /* Bytes of memory for packed experts, -1: all of them.  Each layer packs as many of its experts as are its share,
+     * those that are used most; the others stay in the file's mapping, which is read as they are used.  Results are the
+     * same.  With a file of lutra_pack() all experts are used in its mapping.  LUTRA_E_UNSUPPORTED: experts of a folder
+     * that are put together from several tensors. */
+    int64_t expert_ram;
 };
 LUTRA_API void lutra_model_settings_init(struct lutra_model_settings *settings, size_t size);
 

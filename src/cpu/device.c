@@ -142,6 +142,7 @@ static void cpu_release(struct device *self, struct weight *weight)
 {
     if (!weight->packed) return;
     slab_give(&self_of(self)->slabs, weight->packed->slab);
+    expert_cache_close(&weight->packed->cache);
     free(weight->packed);
     weight->packed = NULL;
     weight->packed_bytes = 0;
@@ -195,10 +196,12 @@ static int pack_weight(struct cpu_device *d, struct weight *w, struct packed *p,
         return lutra_fail(err, LUTRA_E_UNSUPPORTED, "cpu: tensor '%s' of %zu x %zu cannot be packed", w->tensor.name,
             p->n_out, p->n_in);
     }
-    if (w->stored && !w->copy_stored) {
-        if (use_stored(d, w, p, NULL)) return 0;
-        w->stored = NULL;
+    const bool some = w->n_packed < w->n_expert; /* experts */
+    if (w->stored && (some || !w->copy_stored)) {
+        if (!use_stored(d, w, p, NULL)) p->data = w->stored = NULL;
+        if (p->data && !some) return 0;
     }
+    if (some) return expert_cache_open(&p->cache, p->gemm, w, w->stored, d->pool, err);
     TRY(slab_take(&d->slabs, p->bytes, w->tensor.name, &p->slab, &data, err));
     p->data = data;
     if (w->stored) {
@@ -235,6 +238,7 @@ static int cpu_prepare(struct device *self, struct weight *weight, bool *keeps_s
         return 0;
     }
     int rc = pack_weight(d, weight, p, err);
+    *keeps_source = p->cache != NULL;
     weight->packed_bytes = p->bytes;
     if (rc < 0) cpu_release(self, weight);
     return rc;
@@ -396,8 +400,29 @@ static const struct device_ops CPU_OPS = {.close = cpu_close,
     .buffer_alloc = cpu_buffer_alloc,
     .buffer_free = cpu_buffer_free};
 
+/* Of experts that are packed as they are used. */
+static bool cpu_account(struct device *self, const struct op_list *list, int line, char *text, size_t size)
+{
+    uint64_t use = 0, hit = 0, pack = 0, ahead = 0, ahead_used = 0;
+    for (int i = 0; i < list->n_op; i++) {
+        const struct op *op = &list->op[i];
+        if (op->kind != OP_EXPERTS || !op->weight[0]->packed || op->weight[0]->device != self) continue;
+        const struct expert_cache *s = op->weight[0]->packed->cache;
+        if (!s || op->matmul.experts.by_slot) continue; /* the layer's others are used with its first */
+        use += s->n_use, hit += s->n_hit, pack += s->n_pack, ahead += s->n_ahead, ahead_used += s->n_ahead_used;
+    }
+    if (line > 0 || use == 0) return false;
+    snprintf(text, size,
+        "experts: used %llu times, %.1f %% of that packed; %llu packed while running; %llu read ahead, %llu of them "
+        "used",
+        (unsigned long long)use, 100.0 * (double)hit / (double)use, (unsigned long long)pack, (unsigned long long)ahead,
+        (unsigned long long)ahead_used);
+    return true;
+}
+
 static const struct device_extras CPU_EXTRAS = {.bulk_rows = cpu_bulk_rows,
     .packed = cpu_packed,
+    .account = cpu_account,
     .ran = cpu_ran,
     .peaks = cpu_measure_peaks,
     .forget = cpu_program_forget,
@@ -422,6 +447,7 @@ int cpu_device_open(
     cpu_kernels_init(&d->kernels, settings->isa & cpu_isa());
     d->pool = pool;
     d->repeat = settings->repeat > 1 ? settings->repeat : 1;
+    d->ahead.left = AHEAD_OPS;
     snprintf(d->name, sizeof d->name, "%s", settings->name ? settings->name : "cpu");
     d->base = (struct device){.ops = &CPU_OPS,
         .extras = &CPU_EXTRAS,

@@ -7,6 +7,7 @@
 
 #include "base/arena.h"
 #include "cpu/device.h"
+#include "cpu/expert_cache.h"
 #include "cpu/kernels.h"
 #include "cpu/slab.h"
 #include "ops/head.h"
@@ -24,7 +25,8 @@ struct packed {
     const struct cpu_gemm *bulk; /* kernels for bulk rows; NULL: gemm */
     bool i8row;                  /* its activations have one scale per row */
     struct slab *slab;           /* NULL: data is the weight's stored copy */
-    const void *data;            /* gemm->packed_bytes */
+    const void *data;            /* gemm->packed_bytes; NULL: only some experts are packed */
+    struct expert_cache *cache;  /* those, or where their packed copy is read as they are used; NULL: all are here */
     size_t n_out, n_in, bytes;
 };
 
@@ -58,6 +60,17 @@ struct cpu_scratch {
     size_t n_expert_rows;
     float *delta; /* [n_thread][delta_floats]: a tile of the state behind each draft */
     size_t delta_floats;
+    uint8_t *panels; /* [n_thread][panel_bytes] of experts that are packed as they are used */
+    size_t panel_bytes;
+};
+
+/* What is read ahead of experts that are not packed (experts.c). */
+struct ahead {
+    const struct op_list *list; /* of the last OP_EXPERTS, its layer and its experts */
+    int layer, n_expert, n_row, n_used;
+    int32_t id[AHEAD_IDS];
+    uint64_t waited; /* pages_waited when that was last looked at */
+    int left;        /* operations before it stops, where nothing has waited for the file */
 };
 
 struct cpu_driver;
@@ -73,6 +86,7 @@ struct cpu_device {
     struct slab *slabs; /* of packed weights */
     struct program *programs;
     uint64_t n_change; /* of weights: how often one was prepared or released */
+    struct ahead ahead;
 };
 
 /* Whose weights it uses. */

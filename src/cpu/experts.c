@@ -10,6 +10,7 @@
  */
 #include <string.h>
 
+#include "base/pages.h"
 #include "cpu/layout.h"
 #include "cpu/program_impl.h"
 
@@ -88,30 +89,38 @@ static void prepare_slots(const struct worker *w, const struct matmul *m, const 
     }
 }
 
-/* Panels of a run's expert, for that run: gathered, then stored. */
-static void run_some(const struct worker *w, const struct matmul *m, const struct part *part, const struct sorted *s,
-    const struct run_of_slots *r, size_t panel, size_t n_panel)
+/* Panels of an expert, packed now if they are not. */
+static struct cpu_gemm_args panels_of(const struct worker *w, const struct matmul *m, const struct part *part,
+    const struct sorted *s, int expert, size_t panel, size_t n_panel)
 {
     const struct cpu_scratch *scratch = &w->run->device->scratch;
-    const struct cpu_gemm *gemm = part->gemm[ORDINARY];
-    size_t n = n_panel * (size_t)gemm->mr, first = panel * (size_t)gemm->mr;
-    struct cpu_gemm_args a = {.gemm = gemm,
+    struct cpu_gemm_args a = {.gemm = part->gemm[ORDINARY],
         .packed = part->packed,
-        .act = (uint8_t *)scratch->act[part->form[ORDINARY]] + r->act,
         .out = scratch->logits + (size_t)w->ith * HEAD_ROWS * HEAD_OUTPUTS,
-        .out_stride = n,
+        .out_stride = n_panel * (size_t)part->gemm[ORDINARY]->mr,
         .bias = part->bias,
         .n_out = part->n_out * (size_t)s->n_expert,
         .n_in = m->n_in,
-        .panel = (size_t)r->expert * part->panels + panel,
+        .panel = (size_t)expert * part->panels + panel,
         .n_panel = n_panel,
-        .n_row = (size_t)r->n,
         .work = scratch->work + (size_t)w->ith * scratch->work_bytes};
-    gemm->run(&a);
+    if (!part->packed)
+        expert_cache_at(
+            part->cache, expert, panel, n_panel, scratch->panels + (size_t)w->ith * scratch->panel_bytes, &a);
+    return a;
+}
+
+/* They, for one run of their expert: gathered, then stored from output `first` on. */
+static void run_some(const struct worker *w, const struct part *part, const struct sorted *s,
+    const struct run_of_slots *r, size_t first, struct cpu_gemm_args *a)
+{
+    a->act = (uint8_t *)w->run->device->scratch.act[part->form[ORDINARY]] + r->act;
+    a->n_row = (size_t)r->n;
+    a->gemm->run(a);
     for (int i = 0; i < r->n; i++) {
         int slot = s->slot[r->first + i];
         float *out = cpu_value_row(w, part->out, slot / s->n_used) + (size_t)(slot % s->n_used) * part->n_out;
-        memcpy(out + first, a.out + (size_t)i * n, n * sizeof *out);
+        memcpy(out + first, a->out + (size_t)i * a->out_stride, a->out_stride * sizeof *out);
     }
 }
 
@@ -129,8 +138,10 @@ static size_t run_part(struct worker *w, const struct matmul *m, const struct pa
         begin = r;
         for (; *unit < base + units->n; *unit = cpu_worker_next(w)) {
             size_t panel = (*unit - base) * units->panels, left = part->panels - panel;
+            size_t n = left < units->panels ? left : units->panels;
+            struct cpu_gemm_args a = panels_of(w, m, part, s, e, panel, n);
             r = begin;
-            do run_some(w, m, part, s, &r, panel, left < units->panels ? left : units->panels);
+            do run_some(w, part, s, &r, panel * (size_t)a.gemm->mr, &a);
             while (r.first + r.n < s->start[e + 1] && next_run(s, m, part->form[ORDINARY], &r));
         }
         base += units->n;
@@ -138,13 +149,89 @@ static size_t run_part(struct worker *w, const struct matmul *m, const struct pa
     return base;
 }
 
+/* ---- experts that are packed as they are used ---- */
+
+/* Whether passes have waited for the file lately: reading ahead costs time where nothing has to be read. */
+static bool waits(struct ahead *ahead)
+{
+    uint64_t waited = pages_waited();
+    if (waited != ahead->waited) ahead->left = AHEAD_OPS;
+    ahead->waited = waited;
+    return ahead->left > 0 && ahead->left-- > 0;
+}
+
+/* Asks for experts of an operation: those that rows have chosen, or likely ones. */
+static void want(const struct op *op, const struct sorted *s, const bool *likely)
+{
+    for (int k = 0; k < op->n_weight; k++) {
+        const struct packed *p = op->weight[k]->packed;
+        for (int e = 0; p && p->cache && e < s->n_expert && e < p->cache->n_expert; e++)
+            if (likely ? likely[e] : s->start[e] < s->start[e + 1]) expert_cache_want(p->cache, e);
+    }
+}
+
+/* Asks for the chosen experts of all of the layer's operations, and for likely ones of the next layer's. */
+static void read_ahead(const struct worker *w, const struct instr *in, const struct sorted *s)
+{
+    const struct op_list *list = w->run->segment->list;
+    const struct ahead *ahead = &w->run->device->ahead;
+    struct expert_cache *next = NULL;
+    int layer = in->op->layer, n = ahead->n_row * ahead->n_used, most = 0;
+    for (int e = 0; e < s->n_expert; e++) most += s->start[e] < s->start[e + 1];
+    for (const struct op *op = in->op; op < list->op + list->n_op; op++) {
+        if (op->kind != OP_EXPERTS) continue;
+        if (op->layer != layer && next) return;
+        if (op->layer != layer) {
+            const struct packed *p = op->weight[0]->packed;
+            if (!p || !p->cache || p->cache->n_expert != s->n_expert) return;
+            next = p->cache;
+            layer = op->layer;
+            expert_cache_likely(next, ahead->id, n, most);
+        }
+        want(op, s, next ? next->likely : NULL);
+    }
+}
+
+/* What follows what, of passes of few rows; then this layer is the one before. */
+static void learn(const struct worker *w, const struct instr *in, const struct sorted *s)
+{
+    struct ahead *ahead = &w->run->device->ahead;
+    struct expert_cache *cache = in->matmul->part[0].cache;
+    int32_t id[AHEAD_IDS];
+    int n_row = s->n_slot <= AHEAD_IDS ? s->n_slot / s->n_used : 0;
+    for (int i = 0; i < n_row * s->n_used; i++) id[i] = expert_of(w, in->matmul, s, i);
+    bool same = ahead->list == w->run->segment->list && ahead->layer < in->op->layer &&
+                ahead->n_expert == s->n_expert && ahead->n_row == n_row;
+    if (same) expert_cache_learn(cache, ahead->id, ahead->n_used, id, s->n_used, n_row);
+    ahead->list = w->run->segment->list;
+    ahead->layer = in->op->layer;
+    ahead->n_expert = s->n_expert;
+    ahead->n_row = n_row;
+    ahead->n_used = s->n_used;
+    memcpy(ahead->id, id, (size_t)(n_row * s->n_used) * sizeof *id);
+}
+
+/* One thread's, before the others need it. */
+static void begin(const struct worker *w, const struct instr *in, const struct sorted *s)
+{
+    const struct matmul *m = in->matmul;
+    for (int i = 0; i < m->n_part; i++)
+        if (m->part[i].cache) expert_cache_begin(m->part[i].cache, s->start);
+    if (!m->part[0].cache || m->experts->by_slot) return;
+    learn(w, in, s);
+    if (waits(&w->run->device->ahead)) read_ahead(w, in, s);
+}
+
 bool cpu_run_experts(struct worker *w, const struct instr *in)
 {
     const struct matmul *m = in->matmul;
     if (!w->run->n_rows[m->rows]) return true;
     struct sorted s = sort_slots(w, m);
+    if (w->ith == 0) begin(w, in, &s);
     prepare_slots(w, m, &s);
     if (!cpu_worker_meet(w)) return false;
+    for (int i = 0; w->ith == 0 && i < m->n_part; i++)
+        if (m->part[i].cache) expert_cache_end(m->part[i].cache);
     size_t unit = cpu_worker_next(w), base = 0;
     for (int i = 0; i < m->n_part; i++) base = run_part(w, m, &m->part[i], &s, base, &unit);
     return true;

@@ -55,6 +55,7 @@ static int compile_part(struct matmul *m, const struct packed *p, struct share s
 {
     struct part *part = &m->part[m->n_part++];
     part->packed = p->data;
+    part->cache = p->cache;
     part->n_out = p->n_out / (size_t)(m->experts ? m->experts->n_expert : 1);
     size_t mr = (size_t)p->gemm->mr, whole = (part->n_out + mr - 1) / mr;
     struct columns own = share_columns(share, (int64_t)part->n_out);
@@ -64,6 +65,7 @@ static int compile_part(struct matmul *m, const struct packed *p, struct share s
     for (enum row_shape s = SHAPE_FEW; s < SHAPES; s++) {
         size_t panels = unit_panels(p, part->panels, whole, total_bytes, n_thread, m->experts ? SHAPE_MANY : s);
         size_t most = HEAD_OUTPUTS / mr; /* whose outputs for EXPERT_ROWS rows are gathered */
+        if (p->cache && most > expert_cache_panels(p->gemm, m->n_in)) most = expert_cache_panels(p->gemm, m->n_in);
         if (m->experts && panels > most) panels = most;
         part->units[s] = (struct units){(uint32_t)panels, (uint32_t)((part->panels + panels - 1) / panels)};
     }

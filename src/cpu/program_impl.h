@@ -36,6 +36,7 @@ struct units {
 struct part {
     const struct cpu_gemm *gemm[CLASSES];
     const void *packed;
+    struct expert_cache *cache; /* in place of that, where experts are packed as they are used; or NULL */
     const float *bias;
     size_t n_out, first_panel, panels; /* panels: of the segment's share */
     int out, out_stride;               /* value, and its dim */

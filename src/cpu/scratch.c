@@ -48,6 +48,8 @@ static void measure_experts(const struct cpu_device *d, const struct op *op, siz
         size_t act = g->act_bytes((size_t)t->ne[0], slots) + product(runs, g->act_bytes((size_t)t->ne[0], 16));
         s->act_bytes = larger(s->act_bytes, act);
         s->work_bytes = larger(s->work_bytes, g->work_bytes);
+        if (op->weight[k]->n_packed < op->weight[k]->n_expert)
+            s->panel_bytes = larger(s->panel_bytes, expert_cache_scratch(g, (size_t)t->ne[0]));
     }
     s->n_part = larger(s->n_part, 1);
     s->n_expert_rows = larger(s->n_expert_rows, slots + (size_t)e->n_expert + 1);
@@ -88,6 +90,7 @@ enum {
     PARTS,
     EXPERTS,
     DELTA,
+    PANELS,
     N_PIECE
 };
 
@@ -105,6 +108,7 @@ static void measure_pieces(const struct cpu_scratch *s, size_t n_thread, size_t 
     bytes[HEAP] = product(head, sizeof *s->heap);
     bytes[PARTS] = product(parts, sizeof *s->part);
     bytes[DELTA] = product(n_thread, product(s->delta_floats, sizeof *s->delta));
+    bytes[PANELS] = product(n_thread, s->panel_bytes);
     bytes[EXPERTS] = product(n_thread, product(s->n_expert_rows, sizeof *s->expert_rows));
 }
 
@@ -132,6 +136,7 @@ static int lay_out(struct cpu_scratch *s, size_t n_thread, struct lutra_error *e
     s->part = at[PARTS];
     s->expert_rows = at[EXPERTS];
     s->delta = at[DELTA];
+    s->panels = at[PANELS];
     return 0;
 }
 
@@ -141,7 +146,8 @@ static bool grows(const struct cpu_scratch *s, const struct cpu_scratch *old)
     return s->max_rows > old->max_rows || s->max_out > old->max_out || s->n_ctx > old->n_ctx ||
            s->act_bytes > old->act_bytes || s->attention_bytes > old->attention_bytes ||
            s->rope_floats > old->rope_floats || s->work_bytes > old->work_bytes || s->n_part > old->n_part ||
-           s->n_expert_rows > old->n_expert_rows || s->delta_floats > old->delta_floats;
+           s->n_expert_rows > old->n_expert_rows || s->delta_floats > old->delta_floats ||
+           s->panel_bytes > old->panel_bytes;
 }
 
 int cpu_scratch_reserve(
@@ -157,7 +163,8 @@ int cpu_scratch_reserve(
         .work_bytes = old->work_bytes,
         .n_part = old->n_part,
         .n_expert_rows = old->n_expert_rows,
-        .delta_floats = old->delta_floats};
+        .delta_floats = old->delta_floats,
+        .panel_bytes = old->panel_bytes};
     measure(d, list, &s, pool_size(d->pool));
     if (!grows(&s, old)) return 0;
     int rc = lay_out(&s, (size_t)pool_size(d->pool), err);

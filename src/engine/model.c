@@ -142,7 +142,8 @@ static int prepare_all(struct lutra_model *m, const struct lutra_model_settings 
         if (set->progress && set->progress(set->progress_user, "preparing weights", done, total))
             return lutra_fail(err, LUTRA_E_CANCELLED, "%s: loading was cancelled", weights_path(m->weights));
         const struct weight *next = i + 1 < model_n_weight(m->model) ? model_weight(m->model, i + 1) : NULL;
-        if (next && !next->stored && !next->packed) weights_prefetch(m->weights, &next->tensor);
+        if (next && !next->stored && !next->packed && next->n_packed == next->n_expert)
+            weights_prefetch(m->weights, &next->tensor);
         TRY(prepare_weight(m, w, err));
         done += w->tensor.bytes;
     }
@@ -219,13 +220,23 @@ int model_read_rest(lutra_model *m, struct lutra_error *err)
     return 0;
 }
 
+static int limit_experts(struct lutra_model *m, uint64_t bytes, struct lutra_error *err)
+{
+    int n = model_limit_experts(m->model, bytes, err), n_all = model_hparams(m->model)->n_expert;
+    if (n < 0) return n;
+    log_line(&m->runtime->log, LUTRA_LOG_INFO, "experts: %d of %d of each layer packed%s", n, n_all,
+        n < n_all ? ", others in the file's mapping" : "");
+    return 0;
+}
+
 static int prepare_weights(struct lutra_model *m, const struct lutra_model_settings *set, struct lutra_error *err)
 {
     TRY(place_weights(m, err));
+    if (set->expert_ram >= 0) TRY(limit_experts(m, (uint64_t)set->expert_ram, err));
     packed_cache_find(m);
     if (m->by_piece)
         use_once(m);
-    else if (m->runtime->progressive && !m->trunk && m->n_plan == 0)
+    else if (m->runtime->progressive && !m->trunk && m->n_plan == 0 && set->expert_ram < 0)
         TRY(read_ahead(m, err));
     else
         TRY(prepare_all(m, set, err));
@@ -492,8 +503,11 @@ void lutra_model_info_get(const lutra_model *m, struct lutra_model_info *info, s
         all.encoder = model_ops(m->model)->whole;
         all.ranks = model_ranks(m);
         all.n_param = model_n_param(m->model);
-        for (int i = 0; i < model_n_weight(m->model); i++)
-            if (model_weight(m->model, i)->packed_bytes) all.packed_bytes += model_weight(m->model, i)->tensor.bytes;
+        for (int i = 0; i < model_n_weight(m->model); i++) {
+            const struct weight *w = model_weight(m->model, i);
+            uint64_t n = w->n_expert ? (uint64_t)w->n_expert : 1, n_packed = w->n_expert ? (uint64_t)w->n_packed : 1;
+            if (w->packed_bytes) all.packed_bytes += w->tensor.bytes / n * n_packed;
+        }
         static const enum quant_type f16[2] = {QUANT_F16, QUANT_F16};
         all.cache_bytes_per_token = kv_token_bytes(f16, model_ops(m->model)->layer, model_ops(m->model)->n_layer);
     }

@@ -13,7 +13,7 @@ void lutra_runtime_settings_init(struct lutra_runtime_settings *settings, size_t
 
 void lutra_model_settings_init(struct lutra_model_settings *settings, size_t size)
 {
-    settings_fill(settings, size, &(struct lutra_model_settings){.size = sizeof *settings});
+    settings_fill(settings, size, &(struct lutra_model_settings){.size = sizeof *settings, .expert_ram = -1});
 }
 
 void lutra_session_settings_init(struct lutra_session_settings *settings, size_t size)

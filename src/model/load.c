@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "quant/quant.h"
+#include "weights/packed.h"
 
 enum { SLICE_NAME = 64 };
 
@@ -144,7 +145,7 @@ int model_experts(struct model *m, const char *name, int64_t n_in, int64_t n_out
     if (m->n_weight == m->max_weight) return lutra_fail(err, LUTRA_E_INTERNAL, "model: too many matrices");
     TRY(mark_used(m, t, err));
     struct weight *w = &m->weight[m->n_weight++];
-    *w = (struct weight){.tensor = *t, .use = WEIGHT_MATMUL};
+    *w = (struct weight){.tensor = *t, .use = WEIGHT_MATMUL, .n_expert = (int)n_expert, .n_packed = (int)n_expert};
     w->tensor.n_dim = 2;
     w->tensor.ne[1] = n_out * n_expert;
     w->tensor.ne[2] = 1;
@@ -326,6 +327,14 @@ int model_open_adapted(struct model **out, const struct weights *weights, const 
     return open_told(out, weights, (struct listener){NULL, NULL}, adapter, n_adapter, err);
 }
 
+/* The first matrix of experts; NULL: there is none. */
+static const struct weight *first_experts(const struct model *m)
+{
+    for (int i = 0; i < m->n_weight; i++)
+        if (m->weight[i].n_expert) return &m->weight[i];
+    return NULL;
+}
+
 /* Its block as a model of one layer. */
 static int build_nextn(struct model *m, struct lutra_error *err)
 {
@@ -343,6 +352,9 @@ static int build_nextn(struct model *m, struct lutra_error *err)
     hp->n_dense_lead = hp->window = hp->window_period = hp->n_draft_layer = 0;
     TRY(reserve(m, err));
     TRY(transformer_build(m, err));
+    const struct weight *first = first_experts(m->trunk);
+    for (int i = 0; first && i < m->n_weight; i++)
+        if (m->weight[i].n_expert) m->weight[i].n_packed = first->n_packed;
     return op_list_check(&m->list, err);
 }
 
@@ -388,6 +400,33 @@ const struct hparams *model_hparams(const struct model *model)
 const struct op_list *model_ops(const struct model *model)
 {
     return &model->list;
+}
+
+static uint64_t packed_bytes(const struct weight *w)
+{
+    struct packed_view v;
+    return packed_view_of(w, &v) ? v.bytes : w->tensor.bytes;
+}
+
+int model_limit_experts(struct model *m, uint64_t bytes, struct lutra_error *err)
+{
+    uint64_t total = 0, n_layer = (uint64_t)m->hp.n_layer;
+    const struct weight *first = first_experts(m);
+    if (!first) return 0;
+    for (int i = 0; i < m->n_weight; i++) total += m->weight[i].n_expert ? packed_bytes(&m->weight[i]) : 0;
+    total += total / n_layer * (uint64_t)m->hp.n_draft_layer; /* an MTP block's, as large as others */
+    if (bytes >= total) return first->n_expert;
+    int n = (int)((double)bytes / (double)total * first->n_expert);
+    for (int i = 0; i < m->n_weight; i++) {
+        struct weight *w = &m->weight[i];
+        if (w->n_expert && weights_is_derived(m->weights, &w->tensor))
+            return lutra_fail(err, LUTRA_E_UNSUPPORTED,
+                "%s: expert_ram: tensor '%s' is put together from others of the folder, so that it cannot stay there; "
+                "'lutra import' makes a file of it",
+                weights_path(m->weights), w->tensor.name);
+        if (w->n_expert) w->n_packed = n;
+    }
+    return n;
 }
 
 int model_n_weight(const struct model *model)

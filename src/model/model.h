@@ -110,6 +110,11 @@ const struct op_list *model_ops(const struct model *model);
 int model_n_weight(const struct model *model);
 struct weight *model_weight(struct model *model, int i);
 
+/* When weights have a device, before they are prepared: of every layer's experts only so many are packed at a time as
+ * fit `bytes` in all; the others stay in the file's mapping (weight.n_packed).  Returns how many of a layer; 0 where
+ * it has none.  LUTRA_E_UNSUPPORTED: a folder's experts that no tensor of it holds as they are. */
+int model_limit_experts(struct model *model, uint64_t bytes, struct lutra_error *err);
+
 /* The head of a reward model or a ranker: `cls.output`, of one or two classes, on a hidden state or, where the file has
  * a dense layer `cls`, on that layer's outputs behind a ReLU, or tanh in rankers (POOLING_RANK). */
 struct model_value_head {

@@ -60,6 +60,8 @@ struct device;
 struct weight {
     struct tensor tensor;  /* source: [n_out][n_in] */
     int use;               /* set of WEIGHT_*: a tied embedding is both */
+    int n_expert;          /* it is so many experts' matrices below each other; 0: one matrix ... */
+    int n_packed;          /* ... of which so many are packed at a time, the others when they are used; n_expert: all */
     bool i8row;            /* no floats: what OP_MATMUL multiplies it with is rounded first, by ref_round_row */
     struct packed *packed; /* owned by the device that prepared it; NULL before */
     size_t packed_bytes;   /* that a product with all of it reads; 0: those of the source */

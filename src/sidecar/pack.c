@@ -59,6 +59,7 @@ int lutra_pack(lutra_runtime *runtime, const char *model_path, const char *out_p
     lutra_model *m;
     set.packed = "";
     set.vocab_only = false;
+    set.expert_ram = -1;
     TRY(lutra_model_open(&m, runtime, model_path, &set, err));
     int rc = write_packed(m, out_path, &writing, err);
     lutra_model_close(&m);

@@ -13,6 +13,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/pages.h"
+
 /* ---- one file ---- */
 
 static void set_label(struct model_file *file, const char *path)
@@ -301,15 +303,6 @@ int weights_tensor_get(const struct weights *w, const char *name, const struct t
     return lutra_fail(err, LUTRA_E_NOT_FOUND, "%s: tensor '%s' is missing", w->file[0].label, show_name(name).s);
 }
 
-/* Whole pages inside the tensor: its neighbours share the first and last one. */
-static void advise(const struct tensor *t, int advice)
-{
-    uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE);
-    uintptr_t start = ((uintptr_t)t->data + page - 1) & ~(page - 1),
-              end = ((uintptr_t)t->data + t->bytes) & ~(page - 1);
-    if (start < end) madvise((void *)start, end - start, advice);
-}
-
 int weights_derive(struct weights *w, size_t bytes, struct derived **out, struct lutra_error *err)
 {
     *out = &w->derived[w->n_derived];
@@ -366,7 +359,7 @@ void weights_drop_pages(const struct weights *w, const struct tensor *t)
     struct derived *d = weights_derived_of(w, t);
     if (d && !d->fill) return; /* nothing could bring it back */
     if (d) d->there = false;
-    advise(t, MADV_DONTNEED);
+    pages_drop(t->data, t->bytes);
 }
 
 void weights_drop_all_pages(const struct weights *w)
@@ -377,7 +370,7 @@ void weights_drop_all_pages(const struct weights *w)
 
 void weights_prefetch(const struct weights *w, const struct tensor *t)
 {
-    if (!weights_derived_of(w, t)) advise(t, MADV_WILLNEED);
+    if (!weights_derived_of(w, t)) pages_want(t->data, t->bytes);
 }
 
 /* ---- doubts ---- */

@@ -94,8 +94,8 @@ void weights_tell_doubts(const struct weights *w, void (*tell)(void *user, const
  * NULL: any other tensor, whose inputs are where they were. */
 const int32_t *weights_order(const struct weights *w, const struct tensor *t);
 
-/* Hints about the pages of a tensor, or of a part of one: drop them from memory once packed (to be fetched again before
- * they are read), or start reading them.  Whole pages inside the tensor only; never fails. */
+/* Hints about the pages of a tensor, or of a part of one (base/pages.h): drop them once packed (to be fetched again
+ * before they are read), or start reading them. */
 void weights_drop_pages(const struct weights *w, const struct tensor *t);
 void weights_prefetch(const struct weights *w, const struct tensor *t);
 /* Drops all pages of the files that were read: metadata, once it is understood.  Never fails. */
