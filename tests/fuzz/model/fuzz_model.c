@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * Files of every architecture with values of their metadata and headers of their tensors changed in place: the model
- * and its vocabulary open, or an error names the file.  No crash, no hang (an alarm per input), and everything it lacks
- * is told.
+ * Files of every architecture, with MTP blocks, and LoRA adapters, with values of their metadata and headers of their
+ * tensors changed in place: the model and its vocabulary open, or an error names the file.  Some of those that open are
+ * run.  No crash, no hang (an alarm per input), and everything it lacks is told.
  *
  *     fuzz_model                2,000 inputs from number 1
  *     fuzz_model --long         100,000 other inputs
@@ -13,10 +13,20 @@
 
 #include "engine/model_impl.h"
 #include "fuzz/fuzz.h"
+#include "lutra.h"
 #include "make/make.h"
 #include "model/vocab.h"
+#include "mtp_block.h"
 
-enum { SECONDS_PER_INPUT = 10, MAX_SEEDS = 64, MAX_PLACES = 20000, MAX_CHANGES = 4 };
+enum {
+    SECONDS_PER_INPUT = 60,
+    MAX_SEEDS = 72,
+    RUN_EVERY = 2,
+    N_ROW = 5,
+    RANK = 4,
+    MAX_PLACES = 20000,
+    MAX_CHANGES = 4
+};
 
 /* Where a file keeps a value, a length, a shape or a letter of a name. */
 struct place {
@@ -33,10 +43,13 @@ struct seed {
     size_t n;
     struct place *place; /* [n_place] */
     int n_place, n_value;
+    const struct seed *base; /* of an adapter: the model that it is for; or NULL */
+    struct weights *weights; /* of such a model, unchanged */
 };
 
 static struct {
-    uint64_t n_model, n_vocab, n_refused;
+    uint64_t n_model, n_vocab, n_refused, n_ran, n_not_run;
+    lutra_runtime *runtime;
 } run;
 
 /* ---- the places of a file ---- */
@@ -106,22 +119,14 @@ static void walk(struct seed *s)
     }
 }
 
-static void open_seed(struct seed *s, const char *shape, const char *folder)
+/* The file's bytes into memory; it is unlinked. */
+static void keep(struct seed *s, const char *made)
 {
-    struct lutra_error err;
-    struct weights_make_settings set = weights_make_default();
-    char made[160];
-    set.shape = shape;
-    set.type = QUANT_F16;
-    set.n_layer = 2;
-    snprintf(s->name, sizeof s->name, "%s", shape);
-    snprintf(made, sizeof made, "%s/%s.gguf", folder, shape);
-    if (weights_make_model(made, &set, &err) < 0) fuzz_fail("%s", err.what);
     FILE *f = fopen(made, "rb");
     fseek(f, 0, SEEK_END);
     s->n = (size_t)ftell(f);
     rewind(f);
-    s->fd = memfd_create(shape, MFD_CLOEXEC);
+    s->fd = memfd_create(s->name, MFD_CLOEXEC);
     if (s->fd < 0 || ftruncate(s->fd, (off_t)s->n) < 0) fuzz_fail("no memory for a seed");
     s->bytes = mmap(NULL, s->n, PROT_READ | PROT_WRITE, MAP_SHARED, s->fd, 0);
     if (s->bytes == MAP_FAILED || fread(s->bytes, 1, s->n, f) != s->n) fuzz_fail("cannot read a seed");
@@ -130,6 +135,57 @@ static void open_seed(struct seed *s, const char *shape, const char *folder)
     snprintf(s->path, sizeof s->path, "/proc/self/fd/%d", s->fd);
     s->place = calloc(MAX_PLACES, sizeof *s->place);
     walk(s);
+}
+
+static void open_seed(struct seed *s, const char *shape, const char *folder, bool mtp)
+{
+    struct lutra_error err;
+    struct weights_make_settings set = weights_make_default();
+    char made[160];
+    set.shape = shape;
+    set.type = QUANT_F16;
+    set.n_layer = mtp ? 4 : 2;
+    snprintf(s->name, sizeof s->name, "%s%s", shape, mtp ? "+mtp" : "");
+    snprintf(made, sizeof made, "%s/%s.gguf", folder, shape);
+    if (weights_make_model(made, &set, &err) < 0) fuzz_fail("%s", err.what);
+    if (mtp) add_mtp_block(made, &(struct mtp_form){0});
+    keep(s, made);
+}
+
+/* For every matrix of the base's first layer, of zeros. */
+static void open_adapter(struct seed *s, struct seed *base, const char *folder)
+{
+    static const uint8_t zero[1 << 20];
+    struct lutra_error err;
+    struct weights_writer *w;
+    struct weights_str arch = {"", 0};
+    char made[160], name[128], text[64];
+    if (weights_open(&base->weights, base->path, &err) < 0) fuzz_fail("%s", err.what);
+    weights_opt_str(base->weights, "general.architecture", &arch, &err);
+    snprintf(text, sizeof text, "%.*s", (int)arch.n, arch.s);
+    snprintf(s->name, sizeof s->name, "adapter of %.24s", base->name);
+    snprintf(made, sizeof made, "%s/adapter.gguf", folder);
+    if (weights_writer_open(&w, made, &err) < 0) fuzz_fail("%s", err.what);
+    weights_writer_put_str(w, "general.type", "adapter");
+    weights_writer_put_str(w, "adapter.type", "lora");
+    weights_writer_put_str(w, "general.architecture", text);
+    weights_writer_put_f32(w, "adapter.lora.alpha", 8);
+    for (int pass = 0; pass < 2; pass++)
+        for (size_t i = 0; i < weights_tensor_count(base->weights); i++) {
+            const struct tensor *t = weights_tensor_at(base->weights, i);
+            if (t->n_dim != 2 || (!strstr(t->name, ".attn_q.") && !strstr(t->name, ".ffn_up."))) continue;
+            for (int b = 0; b < 2; b++) {
+                int64_t ne[2] = {b ? RANK : t->ne[0], b ? t->ne[1] : RANK};
+                snprintf(name, sizeof name, "%s.lora_%c", t->name, b ? 'b' : 'a');
+                if (pass == 0)
+                    weights_writer_add_tensor(w, name, QUANT_F16, 2, ne);
+                else
+                    weights_writer_data(w, zero, (size_t)(ne[0] * ne[1]) * 2);
+            }
+        }
+    if (weights_writer_commit(&w, &err) < 0) fuzz_fail("%s", err.what);
+    keep(s, made);
+    s->base = base;
 }
 
 /* ---- one input ---- */
@@ -160,9 +216,67 @@ static void check_error(const struct seed *s, const struct lutra_error *err, int
     run.n_refused++;
 }
 
+/* A pass over a few rows of a file that opens, whatever comes of it. */
+static void run_file(const struct seed *s)
+{
+    struct lutra_model_settings ms;
+    struct lutra_session_settings ss;
+    const struct lutra_adapter adapter = {.path = s->path, .scale = 1};
+    struct lutra_row row[N_ROW];
+    lutra_model *m = NULL;
+    lutra_session *session = NULL;
+    int32_t seq;
+    lutra_model_settings_init(&ms, sizeof ms);
+    lutra_session_settings_init(&ss, sizeof ss);
+    if (s->base) ms.adapter = &adapter, ms.n_adapter = 1;
+    ms.expert_ram = fuzz_input % 3 ? -1 : 100000;
+    ss.n_ctx = 64;
+    ss.n_batch = 8;
+    int rc = lutra_model_open(&m, run.runtime, s->base ? s->base->path : s->path, &ms, NULL);
+    if (rc == 0) rc = lutra_session_open(&session, m, &ss, NULL);
+    if (rc == 0) rc = lutra_seq_open(session, 0, &seq, NULL);
+    for (int i = 0; i < N_ROW; i++)
+        row[i] = (struct lutra_row){i + 5, i, seq, i - 1, i == N_ROW - 1 ? LUTRA_WANT_HIDDEN : 0, 0};
+    if (rc == 0) rc = lutra_forward(session, row, N_ROW, sizeof *row, NULL);
+    *(rc == 0 ? &run.n_ran : &run.n_not_run) += 1;
+    lutra_session_close(&session);
+    lutra_model_close(&m);
+}
+
+/* Of a model that has one. */
+static void try_block(const struct seed *s, struct model *m)
+{
+    struct model *block;
+    struct lutra_error err = {0};
+    if (!model_hparams(m)->n_draft_layer) return;
+    int rc = model_open_nextn(&block, m, &err);
+    if (rc < 0) check_error(s, &err, rc);
+    model_close(&block);
+}
+
+/* A model with the adapter of a file that opens. */
+static void try_adapter(const struct seed *s)
+{
+    struct weights *w;
+    struct model *m;
+    struct lutra_error err = {0};
+    int rc = weights_open(&w, s->path, &err);
+    if (rc == 0) rc = model_open_adapted(&m, s->base->weights, &(struct model_adapter){w, 1}, 1, &err);
+    if (rc < 0) check_error(s, &err, rc);
+    run.n_model += rc == 0;
+    run.n_vocab += rc == 0;
+    if (w) model_close(&m);
+    weights_close(&w);
+    if (rc == 0 && fuzz_input % RUN_EVERY == 0) run_file(s);
+}
+
 /* The model and the vocabulary of a file that opens. */
 static void try_file(const struct seed *s)
 {
+    if (s->base) {
+        try_adapter(s);
+        return;
+    }
     struct weights *w;
     struct model *m;
     struct text_vocab *vocab;
@@ -175,6 +289,8 @@ static void try_file(const struct seed *s)
     rc = model_open(&m, w, &err);
     if (rc < 0) check_error(s, &err, rc);
     run.n_model += rc == 0;
+    if (rc == 0) try_block(s, m);
+    const bool opens = rc == 0;
     model_close(&m);
     model_tell_lacks(w, told, &n_told);
     if ((rc < 0) != (n_told > 0)) fuzz_fail("refused in silence, or told without a reason");
@@ -183,6 +299,7 @@ static void try_file(const struct seed *s)
     run.n_vocab += rc == 0;
     text_vocab_close(&vocab);
     weights_close(&w);
+    if (opens && fuzz_input % RUN_EVERY == 0) run_file(s);
 }
 
 static void try_input(struct seed *seed, int n_seed)
@@ -215,17 +332,34 @@ int main(int argc, char **argv)
     char folder[] = "/tmp/lutra-fuzz-model-XXXXXX";
     const char *shape;
     int n_seed = 0;
+    static const char *const drafts[] = {"tiny-qwen35", "tiny-qwen35moe", "tiny-qwen3"}, *const adapted[] = {
+                                                                                             "tiny-llama",
+                                                                                             "tiny-qwen35",
+                                                                                             "tiny-gemma4",
+                                                                                             "tiny-lfm2"};
+    struct lutra_runtime_settings rs;
+    struct lutra_error err;
+    lutra_runtime_settings_init(&rs, sizeof rs);
+    rs.n_threads = 1;
+    if (lutra_runtime_open(&run.runtime, &rs, &err) < 0) fuzz_fail("%s", err.what);
     if (!mkdtemp(folder)) fuzz_fail("no folder");
     for (int i = 0; (shape = lutra_make_model_shape(i)) && n_seed < MAX_SEEDS; i++)
-        if (!strncmp(shape, "tiny-", 5)) open_seed(&seed[n_seed++], shape, folder);
+        if (!strncmp(shape, "tiny-", 5)) open_seed(&seed[n_seed++], shape, folder, false);
+    for (size_t i = 0; i < sizeof drafts / sizeof *drafts; i++) open_seed(&seed[n_seed++], drafts[i], folder, true);
+    for (size_t i = 0, n = (size_t)n_seed; i < n; i++)
+        for (size_t k = 0; k < sizeof adapted / sizeof *adapted; k++)
+            if (!strcmp(seed[i].name, adapted[k])) open_adapter(&seed[n_seed++], &seed[i], folder);
     rmdir(folder);
     for (int i = 0; i < n_seed; i++) try_file(&seed[i]);
     if (run.n_model != (uint64_t)n_seed || run.n_vocab != (uint64_t)n_seed) fuzz_fail("a seed does not open");
     for (fuzz_input = in.first; fuzz_input < in.first + in.n; fuzz_input++) try_input(seed, n_seed);
-    printf("%llu inputs of %d files: %llu models and %llu vocabularies opened, %llu refusals\n",
+    printf("%llu inputs of %d files: %llu models and %llu vocabularies opened, %llu refusals; %llu run, %llu not\n",
         (unsigned long long)in.n, n_seed, (unsigned long long)run.n_model - (uint64_t)n_seed,
-        (unsigned long long)run.n_vocab - (uint64_t)n_seed, (unsigned long long)run.n_refused);
+        (unsigned long long)run.n_vocab - (uint64_t)n_seed, (unsigned long long)run.n_refused,
+        (unsigned long long)run.n_ran, (unsigned long long)run.n_not_run);
+    lutra_runtime_close(&run.runtime);
     for (int i = 0; i < n_seed; i++) {
+        weights_close(&seed[i].weights);
         munmap(seed[i].bytes, seed[i].n);
         close(seed[i].fd);
         free(seed[i].place);

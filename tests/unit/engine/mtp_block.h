@@ -91,7 +91,7 @@ static inline void mtp_tensors(struct mtp_maker *m)
 
 static inline void add_mtp_block(const char *path, const struct mtp_form *form)
 {
-    char made[128], key[96], arch[64], name[64];
+    char made[192], key[96], arch[64], name[64];
     struct weights_str s = {"", 0};
     uint32_t n = 0;
     struct mtp_maker m = {.form = form, .seed = 7};
