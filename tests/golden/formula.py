@@ -4,6 +4,8 @@
 usage: formula.py MODEL.gguf N      the logits behind token_at(0) .. token_at(N - 1) (tests/unit/engine/engine_fixture.h)
        formula.py MODEL.gguf N mtp  those of the MTP block behind token_at(N + 1): it reads the model's states of the
                                     first N tokens, then its own, each beside the token that follows
+       formula.py MODEL.gguf N gelu the same as the first, with GELU as llama.cpp looks it up: a table of halves, read
+                                    at a half
 
 Written after transformers' modeling_qwen3_5.py, modeling_lfm2.py, modeling_gemma4.py and modeling_granitemoehybrid.py,
 and vLLM's qwen3_5_mtp.py; nothing is shared with the engine.  F32 files of qwen35, qwen35moe, lfm2, lfm2moe, gemma4
@@ -11,6 +13,7 @@ and vLLM's qwen3_5_mtp.py; nothing is shared with the engine.  F32 files of qwen
 """
 import math
 import operator
+import struct
 import sys
 
 from bitnet import Gguf
@@ -34,6 +37,15 @@ def dot(a, b):
 
 def gelu_tanh(x):
     return 0.5 * x * (1 + math.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x**3)))
+
+
+def half(x):
+    return struct.unpack("<e", struct.pack("<e", x))[0]
+
+
+def gelu_table(x):
+    """ggml's, of its files vec.h and ggml-cpu.c."""
+    return 0.0 if x <= -10 else x if x >= 10 else half(gelu_tanh(half(x)))
 
 
 def softmax(x):
@@ -224,8 +236,10 @@ class Gemma4(Model):
             out += [sum(w * v[kv][i] for w, v in zip(p, past["v"][first:])) for i in range(d)]
         return self.linear(out, b + "attn_output")
 
+    gelu = staticmethod(gelu_tanh)
+
     def wide(self, g, u):
-        return [gelu_tanh(a) * c for a, c in zip(g, u)]
+        return [self.gelu(a) * c for a, c in zip(g, u)]
 
     def dense(self, x, b):
         return self.linear(self.wide(self.linear(x, b + "ffn_gate"), self.linear(x, b + "ffn_up")), b + "ffn_down")
@@ -338,9 +352,11 @@ def token_at(i):
 def main():
     file, n = Gguf(sys.argv[1]), int(sys.argv[2])
     model = {"gemma4": Gemma4, "granitehybrid": Granite}.get(file.key["general.architecture"], Model)(file)
+    if sys.argv[3:] == ["gelu"]:
+        model.gelu = gelu_table
     states = [model.step(token_at(i), i) for i in range(n)]
     x = states[-1]
-    for i in range(n + 1 if len(sys.argv) > 3 else 0):
+    for i in range(n + 1 if sys.argv[3:] == ["mtp"] else 0):
         x = model.draft(states[i] if i < n else x, token_at(i + 1), i)
     print(*(f"{v:.7g}" for v in model.logits(x)))
 

@@ -76,6 +76,7 @@ static void check_logits(const struct where *where, const char *type, const char
 /* Differences of GELU to llama.cpp are larger than others': it takes GELU from a table of halves. */
 static double limit_of(const char *shape)
 {
+    if (!strcmp(shape, "tiny-gemma4-moe")) return 1e-2; /* golden/formula says why */
     return !strcmp(shape, "tiny-gemma3") || !strcmp(shape, "tiny-starcoder2") ? 2e-3 : 1e-3;
 }
 
@@ -94,7 +95,7 @@ static void logits_of_random_models(void **state)
         check_logits(&(struct where){"cpu-ref", NULL}, "F32", "f32", shape, n_vocab, n_tok, line, 1e-3);
         check_logits(&(struct where){"npu-sim", NULL}, "F16", "f16", shape, n_vocab, n_tok, line, 0.05);
     }
-    assert_int_equal(n_shape, 8 + 3 + 36);
+    assert_int_equal(n_shape, 8 + 3 + 37);
     free(line);
     fclose(golden);
 }
