@@ -22,7 +22,7 @@ extern "C" {
 #endif
 
 enum lutra_sim_what {
-    LUTRA_SIM_REPLY,   /* a prompt and a reply: rates, energy, memory, who computes what, a layer's timeline */
+    LUTRA_SIM_REPLY,   /* a prompt and a reply: rates, energy, memory, who computes what, a layer's timeline; a game */
     LUTRA_SIM_LENGTHS, /* the prompt's time by plan, for lengths 32 .. 1100 [HETERO 5.3.2] */
     LUTRA_SIM_COMPARE, /* one model on every profile, in every quantization, as so many sequences: what fits, ranked */
     LUTRA_SIM_PAPERS,  /* published figures of [HETERO] beside modelled ones, fitted and held out */
@@ -41,6 +41,9 @@ struct lutra_sim_settings {
     const char *plan; /* of "qnn": "free" (NULL), the fastest of "fine", "tensor", "prefix", ...: sim/phone.h */
     int n_prompt, n_decode, n_batch, n_ctx; /* 1024, 128, 1, 0 = what they need: tokens; sequences */
     double memory_gib;                      /* of COMPARE: what there is for the model; 0 = any */
+    /* Of REPLY and "qnn": a game in the foreground [HETERO 5.7].  So many frames a second, 0 = there is none; the share
+     * of the GPU that they take, 0 to 1; how long the GPU works for the model at a time, 0 = as it is submitted. */
+    double game_fps, game_share, gpu_slice_ms; /* 0, 0, 10 */
 };
 LUTRA_API void lutra_sim_settings_init(struct lutra_sim_settings *settings, size_t size);
 

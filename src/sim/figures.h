@@ -17,6 +17,7 @@ struct figure {
     enum sim_plan plan;
     enum soc_figure figure;
     bool elite;         /* on 8 Elite, not on 8 Gen 3 */
+    double share;       /* of the GPU that a game takes; 0: there is none */
     const json_t *file; /* what was published: set for the call */
 };
 

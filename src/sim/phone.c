@@ -215,9 +215,11 @@ static void add_steps(const struct sim_question *q, const struct layer *l, const
         const struct solve_choice *c = &l->choices[i].item[choice[i]];
         struct sim_step *s = &r->step[i];
         double hand_over, us = step_us(l, i, c, held, &hand_over);
-        *s = (struct sim_step){l->op[i].name, l->op[i].product, l->op[i].n, l->op[i].k,
-            end == SIM_MIDDLE ? *c : s->choice, s->us, s->start_us, end == SIM_MIDDLE ? hand_over : s->hand_over_us};
+        s->name = l->op[i].name, s->product = l->op[i].product, s->n = l->op[i].n, s->k = l->op[i].k;
+        if (end == SIM_MIDDLE) s->choice = *c;
         *end_of(&s->us, end) = us, *end_of(&s->start_us, end) = at;
+        s->hand_over_us[end] = hand_over;
+        for (int d = 0; d < SIM_DEVICES; d++) s->device_us[end][d] = c->us[d];
         at += us, waits += hand_over;
         bytes += l->op[i].product ? (double)l->op[i].k * l->op[i].n * l->op[i].bits / 8 : l->op[i].bytes;
         for (int d = 0; d < SIM_DEVICES; d++) *end_of(&r->busy_us[d], end) += times * c->us[d];
@@ -264,16 +266,20 @@ static int add_pass(const struct sim_question *q, struct layer *l, struct sim_re
     return 0;
 }
 
+int sim_pass_rows(const struct sim_question *q, int left)
+{
+    const bool chunked = q->plan == SIM_CHUNKED;
+    return !q->many && left > (chunked ? SIM_CHUNK : SIM_LAST_ROWS) ? (chunked ? SIM_CHUNK : SIM_PASS_ROWS) : left;
+}
+
 /* A prompt by one plan: in passes where it is long. */
 static int add_passes(const struct sim_question *q, struct layer *l, struct sim_result *out, struct lutra_error *err)
 {
     struct sim_question part = *q;
-    const int most = q->plan == SIM_CHUNKED && !q->many ? SIM_CHUNK : SIM_PASS_ROWS,
-              last = q->plan == SIM_CHUNKED && !q->many ? SIM_CHUNK : SIM_LAST_ROWS;
     struct sim_result first = {0};
     *out = (struct sim_result){.plan = q->plan};
     for (int at = 0; at < q->rows; at += part.rows) {
-        part.rows = !q->many && q->rows - at > last ? most : q->rows - at;
+        part.rows = sim_pass_rows(q, q->rows - at);
         part.past = q->past + (q->many ? 0 : at);
         part.n_out = at + part.rows == q->rows ? q->n_out : 0;
         TRY(add_pass(&part, l, out, err));

@@ -63,8 +63,9 @@ struct sim_step {
     bool product;
     int n, k; /* outputs, inputs */
     struct solve_choice choice;
-    struct sim_span us, start_us; /* start: in its layer */
-    double hand_over_us;          /* of its time, in the middle: T_sync + T_copy before it */
+    struct sim_span us, start_us;            /* start: in its layer */
+    double hand_over_us[SIM_ENDS];           /* of its time: T_sync + T_copy before it */
+    double device_us[SIM_ENDS][SIM_DEVICES]; /* behind that, of each that takes part */
 };
 
 struct sim_result {
@@ -78,6 +79,9 @@ struct sim_result {
 
 /* LUTRA_E_ARGUMENT: rows or past out of range. */
 int sim_pass(const struct sim_question *q, struct sim_result *out, struct lutra_error *err);
+
+/* Of so many rows that are left, those of the next pass. */
+int sim_pass_rows(const struct sim_question *q, int left);
 
 void sim_add(struct sim_span *sum, const struct sim_span *x, double times);
 

@@ -140,9 +140,10 @@ static json_t *step_json(const struct sim_step *s)
     const struct solve_choice *c = &s->choice;
     double parts = c->kind == SOLVE_ROWS ? c->part[SIM_GPU] : c->part[SIM_GPU] + c->part[SIM_NPU];
     return json_pack("{s:s, s:s, s:f, s:f, s:f, s:f, s:f, s:i, s:i, s:f, s:f}", "op", s->name, "kind",
-        solve_kind_name(c->kind), "start_us", s->start_us.middle, "us", s->us.middle, "hand_over_us", s->hand_over_us,
-        "gpu_us", c->us[SIM_GPU], "npu_us", c->us[SIM_NPU], "gpu_rows", c->rows[SIM_GPU], "npu_rows", c->rows[SIM_NPU],
-        "gpu_part", parts > 0 ? c->part[SIM_GPU] / parts : 0, "npu_part", parts > 0 ? c->part[SIM_NPU] / parts : 0);
+        solve_kind_name(c->kind), "start_us", s->start_us.middle, "us", s->us.middle, "hand_over_us",
+        s->hand_over_us[SIM_MIDDLE], "gpu_us", c->us[SIM_GPU], "npu_us", c->us[SIM_NPU], "gpu_rows", c->rows[SIM_GPU],
+        "npu_rows", c->rows[SIM_NPU], "gpu_part", parts > 0 ? c->part[SIM_GPU] / parts : 0, "npu_part",
+        parts > 0 ? c->part[SIM_NPU] / parts : 0);
 }
 
 static json_t *steps_json(const struct sim_result *r)
@@ -221,6 +222,15 @@ json_t *sim_reply_json(const struct sim_case *c, struct lutra_error *err)
                 r->other_bytes, "all", r->weight_bytes + r->cache_bytes + r->other_bytes));
         json_t *graphs = c->law == SIM_QNN ? graphs_json(c, err) : NULL;
         if (graphs) json_object_set_new(out, "graph_switch", graphs);
+        if (s->game_fps > 0) {
+            json_t *game = sim_game_json(c, r, err);
+            if (game) {
+                json_object_set_new(out, "game", game);
+            } else {
+                json_decref(out);
+                out = NULL;
+            }
+        }
     }
     free(r);
     return out;

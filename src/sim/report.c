@@ -13,7 +13,8 @@
 void lutra_sim_settings_init(struct lutra_sim_settings *settings, size_t size)
 {
     settings_fill(settings, size,
-        &(struct lutra_sim_settings){.size = sizeof *settings, .n_prompt = 1024, .n_decode = 128, .n_batch = 1});
+        &(struct lutra_sim_settings){
+            .size = sizeof *settings, .n_prompt = 1024, .n_decode = 128, .n_batch = 1, .gpu_slice_ms = 10});
 }
 
 const char *lutra_sim_shape(int i)
@@ -60,7 +61,17 @@ static int check_numbers(const struct lutra_sim_settings *s, struct lutra_error 
     if (s->n_ctx && s->n_ctx < s->n_prompt + s->n_decode)
         return lutra_fail(err, LUTRA_E_ARGUMENT, "lutra_sim: %d + %d tokens do not fit into n_ctx %d", s->n_prompt,
             s->n_decode, s->n_ctx);
-    if (!(s->memory_gib >= 0)) return lutra_fail(err, LUTRA_E_ARGUMENT, "lutra_sim: memory_gib is %g", s->memory_gib);
+    const struct {
+        const char *name;
+        double value, most;
+    } reals[] = {{"memory_gib", s->memory_gib, 1e9}, {"game_fps", s->game_fps, 1000}, {"game_share", s->game_share, 1},
+        {"gpu_slice_ms", s->gpu_slice_ms, 1e6}};
+    for (size_t i = 0; i < sizeof reals / sizeof *reals; i++)
+        if (!(reals[i].value >= 0 && reals[i].value <= reals[i].most))
+            return lutra_fail(err, LUTRA_E_ARGUMENT, "lutra_sim: %s is %g: not 0 to %g", reals[i].name, reals[i].value,
+                reals[i].most);
+    if (s->game_fps > 0 && s->game_fps < 1)
+        return lutra_fail(err, LUTRA_E_ARGUMENT, "lutra_sim: game_fps is %g: neither 0 nor 1 to 1000", s->game_fps);
     return 0;
 }
 
@@ -81,6 +92,9 @@ static int read_case(
     if (law == SIM_LUTRA && s->plan && plan != SIM_FREE)
         return lutra_fail(
             err, LUTRA_E_ARGUMENT, "plan '%s' is of the law qnn: this project's kernels use the NPU alone", s->plan);
+    if (law == SIM_LUTRA && s->game_fps > 0)
+        return lutra_fail(
+            err, LUTRA_E_ARGUMENT, "a game is of the law qnn: this project's kernels leave the GPU to it");
     TRY(soc_profile_open(profile, s->soc ? s->soc : "8gen3", err));
     c->profile = profile, c->is_file = s->soc && soc_profile_is_file(s->soc);
     if (s->model) return sim_shape_of_file(&c->shape, s->model, err);

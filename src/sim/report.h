@@ -30,6 +30,20 @@ struct sim_reply {
 };
 int sim_reply(const struct sim_case *c, struct sim_reply *out, struct lutra_error *err);
 
+/* A game in the foreground beside the reply's prompt and tokens (game.c). */
+struct sim_beside {
+    double us, frames, frame_us, worst_us; /* of the model's work; frames shown meanwhile, on average and at worst */
+};
+/* At one end of the profile's figures: a prompt, or at most SIM_GAME_STEPS steps of a reply (`steps` of them, behind
+ * q->past keys).  slice_us 0: the GPU is not left before what was submitted is done. */
+enum { SIM_GAME_STEPS = 512 };
+struct sim_game {
+    double per_second, share, slice_us;
+};
+int sim_beside(const struct sim_question *q, int steps, const struct sim_game *game, enum sim_end end,
+    struct sim_beside *out, struct lutra_error *err);
+
+json_t *sim_game_json(const struct sim_case *c, const struct sim_reply *alone, struct lutra_error *err);
 json_t *sim_reply_json(const struct sim_case *c, struct lutra_error *err);
 json_t *sim_lengths_json(const struct sim_case *c, struct lutra_error *err);
 json_t *sim_compare_json(const struct sim_case *c, struct lutra_error *err);

@@ -72,6 +72,25 @@ lutra run -m "$MODEL" -st -p x --device sim:8gen3,sim:8elite
 expect_code 1 'two phones'
 expect_err 'one phone at a time' 'two phones'
 
+# A game in the foreground [HETERO 5.7].
+lutra sim -p 256 -n 32 --plan gpu --game 60:0.4
+expect_code 0 'a game'
+expect_out 'Beside a game of 60 frames a second that take 0.4 of the GPU' 'a game'
+expect_out '| prompt | slices of 10 ms |' 'a game, with slices'
+expect_out '| reply | as submitted |' 'a game, without'
+cp "$WORK/out" "$WORK/first"
+lutra sim -p 256 -n 32 --plan gpu --game 60:0.4 --gpu-slice-ms 10
+expect_same "$WORK/out" "$WORK/first" 'a game: the same bytes'
+for game in 60 60: 60:x 60:0 60:1.5 0:0.4 2000:0.4 60:0.4x nan:0.4 60:nan; do
+    lutra sim --game "$game"
+    expect_code 2 "--game $game"
+    expect_err '60:0.4' "--game $game says how"
+done
+lutra sim --game 60:0.4 --lengths
+expect_code 2 'a game beside lengths'
+lutra sim --law lutra --shape Qwen2.5-1.5B --quant q4_0 --game 60:0.4
+expect_code 1 'a game beside kernels that need no GPU'
+
 lutra sim --lengths
 expect_code 0 'lengths'
 expect_out '| 525 |' 'a length that fits no graph'

@@ -15,7 +15,8 @@ struct sim_options {
     struct lutra_sim_settings set;
     const char *format, *svg;
     bool compare, lengths, papers;
-    float memory;
+    float memory, slice_ms;
+    const char *game;
 };
 
 #define AT(field) offsetof(struct sim_options, field)
@@ -43,6 +44,12 @@ static const struct option table[] = {
         .max = 1024, .needs = "--compare"},
     {"--lengths", NULL, OPT_ON, AT(lengths), NULL, .help = "prompts of 32 to 1100 tokens by every plan",
         .excludes = "--compare"},
+    {"--game", NULL, OPT_TEXT, AT(game), "FPS:SHARE",
+        .help = "a game in the foreground: frames a second, and the share of the GPU that they take, 60:0.4",
+        .excludes = "--compare --lengths --papers"},
+    {"--gpu-slice-ms", NULL, OPT_FLOAT, AT(slice_ms), "MS",
+        .help = "beside a game: how long the GPU works for the model at a time", .min = 0.1, .max = 1000,
+        .needs = "--game"},
     {"--papers", NULL, OPT_ON, AT(papers), NULL,
         .help = "published figures of [HETERO], [SDNPU], [TTS] and [TMAN] beside modelled ones, with every table "
                 "behind them",
@@ -61,6 +68,7 @@ static void set_defaults(void *opts)
     engine_options_init(&o->engine);
     lutra_sim_settings_init(&o->set, sizeof o->set);
     o->set.soc = "8gen3", o->set.law = "qnn", o->set.plan = "free", o->format = "text";
+    o->slice_ms = (float)o->set.gpu_slice_ms;
 }
 
 static int list_sets(void *opts, struct option_set *set)
@@ -170,6 +178,34 @@ static void print_layer(const json_t *all, const char *key, const char *title)
     print_bar(all, steps, "npu_us", whole);
 }
 
+/* With slices of the GPU's time and without. */
+static void print_game(const json_t *game)
+{
+    static const char *const keys[] = {
+        "tokens_per_s", "tokens_percent", "frames_per_s", "frame_ms", "longest_frame_ms", "j"};
+    const json_t *row;
+    size_t i;
+    printf("\nBeside a game of %g frames a second that take %g of the GPU: a frame's time is from its begin to its end "
+           "on the GPU; energy is both's.\n\n| | GPU's time | tokens/s | %% | frames/s | frame, ms | longest, ms | J "
+           "|\n|---|---|---|---|---|---|---|---|\n",
+        sim_number(game, "fps"), sim_number(game, "share"));
+    json_array_foreach(json_object_get(game, "beside"), i, row)
+    {
+        const double slice = sim_number(row, "slice_ms");
+        printf("| %s | ", text(row, "phase"));
+        if (slice > 0)
+            printf("slices of %g ms |", slice);
+        else
+            printf("as submitted |");
+        for (size_t k = 0; k < sizeof keys / sizeof *keys; k++) {
+            printf(" ");
+            print_span(row, keys[k], 1, "");
+            printf(" |");
+        }
+        printf("\n");
+    }
+}
+
 static void print_reply(const json_t *all)
 {
     printf("\nprompt        %.0f tokens, plan %s: first token after ", sim_number(all, "prompt"), text(all, "plan"));
@@ -194,6 +230,7 @@ static void print_reply(const json_t *all)
                "in %.0f runs [SDNPU 4.2]\n",
             sim_number(graphs, "synchronous_ms"), sim_number(graphs, "best_ms"), text(graphs, "policy"),
             sim_number(graphs, "passes_many"), sim_number(graphs, "passes_few"), sim_number(graphs, "runs_few"));
+    if (json_object_get(all, "game")) print_game(json_object_get(all, "game"));
     print_layer(all, "prompt_layer", "Prompt");
     print_layer(all, "decode_layer", "Reply, its first step");
 }
@@ -287,7 +324,7 @@ static void print_figures(const json_t *of)
 {
     const json_t *rows = json_object_get(of, "figures"), *row;
     size_t i;
-    printf("Held out: %.0f, of which %.0f are within 20 %% in intervals no wider than 1.6.\n\n"
+    printf("Held out: %.0f, of which %.0f are within 20 %% in intervals no wider than 1.6, of percents 20 points.\n\n"
            "| source | what | model | published | modelled | use | | error |\n|---|---|---|---|---|---|---|---|\n",
         sim_number(of, "held_out"), sim_number(of, "held_out_within_20_percent"));
     json_array_foreach((json_t *)rows, i, row)
@@ -349,12 +386,27 @@ static void print_answer(const json_t *all, const struct sim_options *o)
         print_reply(all);
 }
 
+/* "60:0.4" */
+static int read_game(struct sim_options *o)
+{
+    char rest[2];
+    if (o->game &&
+        (sscanf(o->game, "%lf:%lf%1s", &o->set.game_fps, &o->set.game_share, rest) != 2 ||
+            !(o->set.game_fps >= 1 && o->set.game_fps <= 1000) || !(o->set.game_share > 0 && o->set.game_share <= 1))) {
+        say("--game %s: frames a second, 1 to 1000, and a share of the GPU up to 1: 60:0.4", o->game);
+        return EXIT_USAGE;
+    }
+    o->set.gpu_slice_ms = (double)o->slice_ms;
+    return EXIT_OK;
+}
+
 static int run_sim(void *opts, const char **arg, int n_arg)
 {
     struct sim_options *o = opts;
     struct lutra_error err = {0};
     char *json = NULL;
     (void)arg, (void)n_arg;
+    if (read_game(o)) return EXIT_USAGE;
     if (o->engine.model) {
         int code = engine_find_model(&o->engine);
         if (code) return code;

@@ -1,0 +1,164 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * A game in the foreground [HETERO 5.7]: the passes of a prompt and a reply, step by step, on a GPU that draws frames,
+ * too (phone/frames.h).  What the GPU gets at once is what the engine submits before it must wait for another
+ * processor: without slices a game waits for all of it.
+ */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/status.h"
+#include "phone/frames.h"
+#include "sim/report.h"
+
+enum { OP_HEAD = SIM_OPS - 1 };
+
+/* A pass that runs: its time, and the GPU's work that nobody waits for yet. */
+struct replay {
+    struct frames *frames;
+    enum sim_end end;
+    double at, queued_us;
+};
+
+static double at_end(const struct sim_span *s, enum sim_end end)
+{
+    return end == SIM_BETTER ? s->low : end == SIM_MIDDLE ? s->middle : s->high;
+}
+
+static void flush(struct replay *r)
+{
+    r->at = frames_take(r->frames, r->at, r->queued_us);
+    r->queued_us = 0;
+}
+
+static void run_step(struct replay *r, const struct sim_step *s)
+{
+    const double gpu = s->device_us[r->end][SIM_GPU], npu = s->device_us[r->end][SIM_NPU];
+    if (npu > 0 || s->hand_over_us[r->end] > 0) flush(r);
+    r->at += s->hand_over_us[r->end];
+    r->queued_us += gpu;
+    if (npu <= 0) return;
+    const double begin = r->at;
+    flush(r);
+    r->at = fmax(r->at, begin + npu);
+}
+
+static void run_pass(struct replay *r, const struct sim_result *pass, int n_layer)
+{
+    r->at += at_end(&pass->prepare_us, r->end);
+    for (int layer = 0; layer < n_layer; layer++)
+        for (int i = 0; i < OP_HEAD; i++) run_step(r, &pass->step[i]);
+    run_step(r, &pass->step[OP_HEAD]);
+    flush(r);
+}
+
+/* Passes of one sequence's rows, or steps of which each has one row more before it. */
+static int run_passes(
+    const struct sim_question *q, int steps, struct replay *r, struct sim_result *pass, struct lutra_error *err)
+{
+    struct sim_question one = *q;
+    const int every = steps / 64 + 1; /* steps that are as long as each other */
+    for (int i = 0; i < steps; i++) {
+        one.past = q->past + i;
+        if (i % every == 0) TRY(sim_pass(&one, pass, err));
+        run_pass(r, pass, q->shape->n_layer);
+    }
+    for (int at = 0; steps == 0 && at < q->rows; at += one.rows) {
+        one.rows = sim_pass_rows(q, q->rows - at);
+        one.past = q->past + at, one.n_out = at + one.rows == q->rows ? q->n_out : 0;
+        TRY(sim_pass(&one, pass, err));
+        run_pass(r, pass, q->shape->n_layer);
+    }
+    return 0;
+}
+
+int sim_beside(const struct sim_question *q, int steps, const struct sim_game *game, enum sim_end end,
+    struct sim_beside *out, struct lutra_error *err)
+{
+    struct frames f;
+    struct replay r = {.frames = &f, .end = end};
+    struct sim_result *pass = malloc(sizeof *pass);
+    if (!pass) return lutra_fail(err, LUTRA_E_NO_MEMORY, "no memory for a pass");
+    frames_open(&f, game->per_second, game->share, game->slice_us, sim_figure(q->profile, SOC_FAST_SYNC_US, end));
+    int rc = run_passes(q, steps, &r, pass, err);
+    free(pass);
+    if (rc < 0) return rc;
+    frames_until(&f, r.at);
+    *out = (struct sim_beside){r.at, f.n_shown, f.n_shown ? f.sum_us / f.n_shown : f.worst_us, f.worst_us};
+    return 0;
+}
+
+/* ---- JSON ---- */
+
+enum { FIGURES = 6 };
+static const char *const keys[FIGURES] = {
+    "tokens_per_s", "tokens_percent", "frames_per_s", "frame_ms", "longest_frame_ms", "j"};
+
+/* Of the prompt, or of the reply's first steps; a GPU without frames gives what they cost.  us, mj: of the whole phase
+ * without a game. */
+static int phase_figures(const struct sim_question *q, int steps, const struct sim_game *game,
+    const struct sim_span *us, const struct sim_span *mj, double figure[FIGURES][SIM_ENDS], struct lutra_error *err)
+{
+    const double tokens = steps ? (double)steps * q->rows : q->rows;
+    for (int e = 0; e < SIM_ENDS; e++) {
+        const enum sim_end end = (enum sim_end)e;
+        const struct sim_game none = {game->per_second, 0, 0};
+        struct sim_beside b, alone;
+        TRY(sim_beside(q, steps, game, end, &b, err));
+        TRY(sim_beside(q, steps, &none, end, &alone, err));
+        const double base = 1e-6 * sim_figure(q->profile, NPU_BASE_MW, end),
+                     frame = 1e-6 * sim_figure(q->profile, SOC_GPU_MW, end) * game->share * 1e6 / game->per_second,
+                     power = at_end(mj, end) / at_end(us, end);
+        const double all[FIGURES] = {1e6 * tokens / b.us, 100 * (alone.us / b.us - 1), 1e6 * b.frames / b.us,
+            b.frame_us / 1e3, b.worst_us / 1e3,
+            1e-3 * (power * alone.us + base * (b.us - alone.us) + frame * b.frames)};
+        for (int i = 0; i < FIGURES; i++) figure[i][e] = all[i];
+    }
+    return 0;
+}
+
+static json_t *phase_json(const struct sim_question *q, int steps, const struct sim_game *game,
+    const struct sim_span *us, const struct sim_span *mj, struct lutra_error *err)
+{
+    double figure[FIGURES][SIM_ENDS];
+    if (phase_figures(q, steps, game, us, mj, figure, err) < 0) return NULL;
+    json_t *out = json_pack("{s:s, s:f}", "phase", steps ? "reply" : "prompt", "slice_ms", game->slice_us / 1e3);
+    for (int i = 0; i < FIGURES; i++) {
+        const double *x = figure[i];
+        const struct sim_span s = {fmin(fmin(x[0], x[1]), x[2]), x[1], fmax(fmax(x[0], x[1]), x[2])};
+        json_object_set_new(out, keys[i], sim_span_json(&s));
+    }
+    return out;
+}
+
+json_t *sim_game_json(const struct sim_case *c, const struct sim_reply *r, struct lutra_error *err)
+{
+    const struct lutra_sim_settings *s = &c->set;
+    const int steps = s->n_decode < SIM_GAME_STEPS ? s->n_decode : SIM_GAME_STEPS;
+    const struct sim_question prompt = {.profile = c->profile,
+                                  .shape = &c->shape,
+                                  .plan = r->prompt.plan,
+                                  .rows = s->n_prompt,
+                                  .n_out = 1},
+                              reply = {.profile = c->profile,
+                                  .shape = &c->shape,
+                                  .plan = r->decode.plan,
+                                  .rows = s->n_batch,
+                                  .past = s->n_prompt,
+                                  .n_out = s->n_batch,
+                                  .many = true};
+    json_t *rows = json_array();
+    for (int phase = 0; phase < (steps ? 2 : 1); phase++)
+        for (int sliced = s->gpu_slice_ms > 0; sliced >= 0; sliced--) {
+            const struct sim_game game = {s->game_fps, s->game_share, sliced ? 1e3 * s->gpu_slice_ms : 0};
+            json_t *row = phase ? phase_json(&reply, steps, &game, &r->decode_us, &r->decode_mj, err)
+                                : phase_json(&prompt, 0, &game, &r->prompt_us, &r->prompt_mj, err);
+            if (!row) {
+                json_decref(rows);
+                return NULL;
+            }
+            json_array_append_new(rows, row);
+        }
+    return json_pack("{s:f, s:f, s:o}", "fps", s->game_fps, "share", s->game_share, "beside", rows);
+}
