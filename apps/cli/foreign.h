@@ -21,10 +21,11 @@ struct foreign {
     enum foreign_value value;
     const char *lacks;   /* what it asks for that is not here; NULL = it changes nothing */
     const char *neutral; /* values that ask for nothing: "0 0.0 none" */
+    bool served;         /* the answer of `lutra serve` only, which comes before that of all commands */
 };
 
-/* NULL: not llama.cpp's, either. */
-const struct foreign *foreign_find(const char *given, size_t n);
+/* As a command answers; NULL: not llama.cpp's, either. */
+const struct foreign *foreign_find(const char *command, const char *given, size_t n);
 
 /* A word that may follow a switch. */
 bool foreign_is_switch(const char *word);

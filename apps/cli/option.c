@@ -267,7 +267,7 @@ static int parse_option(struct option_args *args, int argc, char **argv, int *at
     size_t n = equals ? (size_t)(equals - given) : strlen(given);
     int s, i;
     const struct option *o = find(args, given, n, &s, &i);
-    const struct foreign *f = o ? NULL : foreign_find(given, n);
+    const struct foreign *f = o ? NULL : foreign_find(args->command, given, n);
     if (f) return skip_foreign(args, f, equals, argc, argv, at);
     if (!o) return unknown(args, given);
     void *base = args->set[s].base;

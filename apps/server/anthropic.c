@@ -131,8 +131,25 @@ static void convert_tools(const struct fields *f, json_t *to)
         json_object_set_new(to, "tool_choice", json_string(strcmp(type, "any") == 0 ? "required" : type));
 }
 
+/* Structured outputs (output_format was its name), and how much is thought. */
+static void convert_output(const struct fields *f, json_t *to, bool thinks)
+{
+    struct fields config = {field_object(f, "output_config"), "output_config", f->problem};
+    const json_t *format = field_object(&config, "format");
+    if (!format) format = field_object(f, "output_format");
+    const char *type = json_string_value(json_object_get(format, "type"));
+    if (format && (!type || strcmp(type, "json_schema") != 0))
+        field_wrong(f, "output_config", "format.type: '%.40s' is not json_schema", type ? type : "(none)");
+    if (format)
+        json_object_set_new(to, "response_format",
+            json_pack(
+                "{s:s,s:{s:O?}}", "type", "json_schema", "json_schema", "schema", json_object_get(format, "schema")));
+    if (thinks) openai_copy(config.object, "effort", to, "reasoning_effort");
+}
+
 static void read_common(struct ask *a, struct problem *p, bool counts)
 {
+    static const char *const refused[] = {"mcp_servers", "container", "context_management"};
     static const char *const same[] = {"temperature", "top_p", "top_k", "stream"};
     struct fields f = {.object = a->body, .problem = p};
     struct fields thinking = {field_object(&f, "thinking"), "thinking", p};
@@ -140,6 +157,7 @@ static void read_common(struct ask *a, struct problem *p, bool counts)
     json_t *to = json_object(), *messages = json_array(), *m;
     const char *think = "disabled";
     size_t i;
+    openai_refuse(&f, refused, sizeof refused / sizeof *refused);
     for (size_t k = 0; k < sizeof same / sizeof *same; k++) openai_copy(a->body, same[k], to, same[k]);
     openai_copy(a->body, "stop_sequences", to, "stop");
     openai_copy(a->body, "max_tokens", to, "max_tokens");
@@ -153,6 +171,7 @@ static void read_common(struct ask *a, struct problem *p, bool counts)
     field_text(&thinking, "type", &think);
     json_object_set_new(to, "enable_thinking", json_boolean(strcmp(think, "disabled") != 0));
     openai_copy(thinking.object, "budget_tokens", to, "reasoning_budget");
+    convert_output(&f, to, strcmp(think, "disabled") != 0);
     openai_read_converted(a, to, p);
 }
 

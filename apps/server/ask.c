@@ -65,6 +65,8 @@ static const struct {
     {"mirostat", true, AT(mirostat), 0, 2},
     {"mirostat_tau", false, AT(mirostat_tau), 0, 1000},
     {"mirostat_eta", false, AT(mirostat_eta), 0, 1000},
+    {"adaptive_target", false, AT(adaptive_target), -1, 1},
+    {"adaptive_decay", false, AT(adaptive_decay), 0, 0.99},
 #undef AT
 };
 

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "models.h"
+#include "openai.h"
 #include "state.h"
 
 void llama_error(const struct problem *p, struct text *out)
@@ -31,7 +32,11 @@ static void broken(const struct problem *p, struct text *out)
 
 static void read_common(struct ask *a, const struct fields *f)
 {
-    int ms = 0, n_probs = 0;
+    static const char *const refused[] = {"lora", "post_sampling_probs", "n_indent", "grammar_lazy", "multimodal_data"};
+    int ms = 0, n_probs = 0, least = 0;
+    openai_refuse(f, refused, sizeof refused / sizeof *refused);
+    if (field_int(f, "min_keep", 0, 1 << 24, &least) && least > 1) field_wrong(f, "min_keep", "not implemented");
+    if (field_int(f, "n_cmpl", 1, ASK_CHOICES_MAX, &a->n)) a->set.n_samples = a->n;
     a->reasoning_in_text = true;
     field_bool(f, "stream", &a->stream);
     field_bool(f, "return_tokens", &a->tokens);
@@ -221,6 +226,27 @@ const struct dialect dialect_infill = {
     .refuse = llama_error,
     .broken = broken,
 };
+
+/* ---- models ------------------------------------------------------------------------------------------------------ */
+
+void llama_load(struct exchange *x, struct text *out, struct problem *p)
+{
+    if (!front_read(x, p)) return;
+    models_keep_usual(x->model);
+    text_put(out, "{\"success\":true}");
+}
+
+void llama_unload(struct exchange *x, struct text *out, struct problem *p)
+{
+    json_t *body = json_read(x->body.bytes, x->body.n, p);
+    struct fields f = {.object = body, .problem = p};
+    const char *name = NULL;
+    if (body && !field_text(&f, "model", &name)) field_wrong(&f, "model", "missing");
+    struct served *m = p->status ? NULL : models_find(x->server, x->key, name, p);
+    if (m) models_unload(m, p);
+    if (!p->status) text_put(out, "{\"success\":true}");
+    json_decref(body);
+}
 
 /* ---- tokens and templates --------------------------------------------------------------------------------------- */
 

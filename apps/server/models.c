@@ -169,6 +169,28 @@ void models_keep(struct served *m, int64_t keep_us)
     pthread_mutex_unlock(&m->server->model_lock);
 }
 
+static int64_t usual_us(const struct server *s)
+{
+    return s->set->idle_s > 0 ? (int64_t)s->set->idle_s * 1000000 : -1;
+}
+
+void models_keep_usual(struct served *m)
+{
+    models_keep(m, usual_us(m->server));
+}
+
+void models_unload(struct served *m, struct problem *p)
+{
+    pthread_mutex_lock(&m->server->model_lock);
+    if (m->state == MODEL_CLOSED)
+        problem_set(p, 400, "model_not_loaded", "model", "%.200s is not open", m->set->name[0]);
+    else if (m->state != MODEL_OPEN || m->n_user > 0)
+        problem_set(p, 503, "model_busy", "model", "%.200s is at work", m->set->name[0]);
+    else
+        close_one(m);
+    pthread_mutex_unlock(&m->server->model_lock);
+}
+
 int64_t models_stays(struct served *m)
 {
     pthread_mutex_lock(&m->server->model_lock);
@@ -187,10 +209,7 @@ int models_start(struct server *s)
     s->model = calloc((size_t)s->set->n_model, sizeof *s->model);
     if (!s->model) return -1;
     for (int i = 0; i < s->set->n_model; i++)
-        s->model[i] = (struct served){.server = s,
-            .set = &s->set->model[i],
-            .index = i,
-            .keep_us = s->set->idle_s > 0 ? (int64_t)s->set->idle_s * 1000000 : -1};
+        s->model[i] = (struct served){.server = s, .set = &s->set->model[i], .index = i, .keep_us = usual_us(s)};
     if (s->set->open_when_asked) return 0;
     if (models_hold(&s->model[0], &p)) {
         models_release(&s->model[0], true);

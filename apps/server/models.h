@@ -17,8 +17,13 @@ bool models_try(struct served *m);
 /* was_used: it is idle from now on; lists do not count. */
 void models_release(struct served *m, bool was_used);
 
+/* Closes it where nobody holds it; a problem where somebody does. */
+void models_unload(struct served *m, struct problem *p);
+
 /* It stays open so long after its last request; -1: for good. */
 void models_keep(struct served *m, int64_t keep_us);
+/* As long as the server says. */
+void models_keep_usual(struct served *m);
 /* ... and so long from now on, at least. */
 int64_t models_stays(struct served *m);
 

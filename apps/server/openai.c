@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "models.h"
+#include "ollama.h"
 #include "state.h"
 
 void openai_error(const struct problem *p, struct text *out)
@@ -111,12 +112,19 @@ void openai_finish(struct reply *r, const char *prefix, const char *object)
     text_put(r->out, "data: [DONE]\n\n");
 }
 
+/* false, 0, "", [], {} */
+static bool is_nothing(const json_t *value)
+{
+    if (json_is_number(value)) return json_number_value(value) == 0;
+    if (json_is_string(value)) return json_string_length(value) == 0;
+    return json_is_false(value) || (!json_is_true(value) && json_array_size(value) + json_object_size(value) == 0);
+}
+
 void openai_refuse(const struct fields *f, const char *const *name, int n)
 {
     for (int i = 0; i < n; i++) {
         const json_t *value = field_any(f, name[i]);
-        if (value && !json_is_false(value) && !(json_is_array(value) && json_array_size(value) == 0))
-            field_wrong(f, name[i], "not implemented");
+        if (value && !is_nothing(value)) field_wrong(f, name[i], "not implemented");
     }
 }
 
@@ -158,6 +166,10 @@ void openai_models(struct exchange *x, struct text *out, struct problem *p)
         text_json_string(out, m->set->name[0]);
         text_print(out, ",\"object\":\"model\",\"created\":%lld,\"owned_by\":\"lutra\"", (long long)s->start_time);
         text_print(out, ",\"status\":{\"value\":\"%s\"}", held ? "loaded" : "unloaded");
+        text_put(out, ",\"type\":\"model\",\"display_name\":"); /* as Anthropic's clients read it */
+        text_json_string(out, m->set->name[0]);
+        text_put(out, ",\"created_at\":");
+        ollama_time(s->start_time, out);
         if (held)
             text_print(out,
                 ",\"meta\":{\"n_vocab\":%d,\"n_ctx_train\":%d,\"n_embd\":%d,\"n_params\":%llu,\"size\":%llu,\"n_ctx\":%"
@@ -167,7 +179,7 @@ void openai_models(struct exchange *x, struct text *out, struct problem *p)
         if (held) models_release(m, false);
         text_put(out, "}");
     }
-    text_put(out, "]}");
+    text_put(out, "],\"has_more\":false}");
 }
 
 void openai_model(struct exchange *x, struct text *out, struct problem *p)

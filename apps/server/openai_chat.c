@@ -62,7 +62,9 @@ static void read_reasoning(struct ask *a, const struct fields *f)
 
 void openai_read_chat(struct ask *a, const json_t *body, struct problem *p)
 {
-    static const char *const refused[] = {"audio", "web_search_options", "functions", "function_call"};
+    static const char *const refused[] = {"audio", "web_search_options", "functions", "function_call",
+        /* vLLM's and SGLang's; here response_format and grammar */
+        "guided_json", "guided_regex", "guided_choice", "guided_grammar", "structured_outputs", "regex", "ebnf"};
     struct fields f = {.object = body, .problem = p};
     const char *truncation = NULL;
     const json_t *kinds;

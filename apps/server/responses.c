@@ -75,7 +75,8 @@ static void convert_format(const struct fields *f, json_t *to)
 static void read_response(struct ask *a, struct problem *p)
 {
     static const char *const same[] = {"temperature", "top_p", "stream", "parallel_tool_calls", "truncation"};
-    static const char *const refused[] = {"previous_response_id", "conversation", "background", "prompt"};
+    static const char *const refused[] = {
+        "previous_response_id", "conversation", "background", "prompt", "top_logprobs"};
     struct fields f = {.object = a->body, .problem = p};
     struct fields reasoning = {field_object(&f, "reasoning"), "reasoning", p};
     const json_t *input = field_any(&f, "input");

@@ -59,6 +59,8 @@ static const struct route routes[] = {
     {"POST", "/tokenize", .body = llama_tokenize, .refuse = llama_error},
     {"POST", "/detokenize", .body = llama_detokenize, .refuse = llama_error},
     {"POST", "/apply-template", .body = llama_template, .refuse = llama_error},
+    {"POST", "/models/load", .body = llama_load, .refuse = llama_error},
+    {"POST", "/models/unload", .body = llama_unload, .refuse = llama_error},
     /* Ollama */
     {"GET", "/api/version", .now = ollama_version, .refuse = ollama_error},
     {"GET", "/api/tags", .now = ollama_tags, .refuse = ollama_error},
@@ -78,20 +80,48 @@ static const struct route routes[] = {
     {"POST", "/v1/messages/count_tokens", .body = anthropic_count, .refuse = anthropic_error},
 };
 
-static bool is_meant(const struct route *r, const char *path)
+/* What these APIs have and this server does not, by any method: 501. */
+static const struct {
+    const char *path, *why;
+} absent[] = {
+    {"/slots/", "prompts are not kept in files"},
+    {"/lora-adapters", "adapters are those of the start (--lora), for all requests"},
+    {"/v1/responses/", "replies are not stored"},
+    {"/v1/conversations", "conversations are not stored"},
+    {"/v1/conversations/", "conversations are not stored"},
+    {"/v1/threads", "conversations are not stored"},
+    {"/v1/assistants", "conversations are not stored"},
+    {"/v1/messages/batches", "there are no batches: send the requests together"},
+    {"/v1/messages/batches/", "there are no batches"},
+    {"/v1/batches", "there are no batches: send the requests together"},
+    {"/v1/files", "files are not stored"},
+    {"/v1/files/", "files are not stored"},
+    {"/v1/audio/", "sounds are neither read nor written"},
+    {"/v1/images/", "images are neither read nor written"},
+    {"/v1/moderations", "there are no moderations"},
+    {"/v1/fine_tuning/", "models are not trained"},
+    {"/api/blobs/", "models are those that the server was started with; 'lutra pull' fetches others"},
+};
+
+static bool is_meant(const char *meant, const char *path)
 {
-    size_t n = strlen(r->path);
-    if (r->path[n - 1] == '/' && n > 1) return strncmp(r->path, path, n) == 0 && path[n];
-    return strcmp(r->path, path) == 0;
+    size_t n = strlen(meant);
+    if (meant[n - 1] == '/' && n > 1) return strncmp(meant, path, n) == 0 && path[n];
+    return strcmp(meant, path) == 0;
 }
 
 const struct route *route_find(const char *method, const char *path, struct problem *p)
 {
     const char *other = NULL;
     for (size_t i = 0; i < sizeof routes / sizeof *routes; i++) {
-        if (!is_meant(&routes[i], path)) continue;
+        if (!is_meant(routes[i].path, path)) continue;
         if (strcmp(routes[i].method, method) == 0) return &routes[i];
         other = routes[i].method;
+    }
+    for (size_t i = 0; i < sizeof absent / sizeof *absent && !other; i++) {
+        if (!is_meant(absent[i].path, path)) continue;
+        problem_set(p, 501, "not_implemented", NULL, "%.100s: %s", path, absent[i].why);
+        return NULL;
     }
     if (other)
         problem_set(p, 405, "method_not_allowed", NULL, "%.100s takes %s", path, other);

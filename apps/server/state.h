@@ -204,6 +204,8 @@ void llama_slots(struct exchange *x, struct text *out, struct problem *p);
 void llama_tokenize(struct exchange *x, struct text *out, struct problem *p);
 void llama_detokenize(struct exchange *x, struct text *out, struct problem *p);
 void llama_template(struct exchange *x, struct text *out, struct problem *p);
+void llama_load(struct exchange *x, struct text *out, struct problem *p);
+void llama_unload(struct exchange *x, struct text *out, struct problem *p);
 void ollama_version(struct exchange *x, struct text *out, struct problem *p);
 void ollama_tags(struct exchange *x, struct text *out, struct problem *p);
 void ollama_ps(struct exchange *x, struct text *out, struct problem *p);

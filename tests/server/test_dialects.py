@@ -4,7 +4,9 @@ import json
 import sys
 
 sys.path.insert(0, __file__.rsplit("/", 1)[0])
-from lib import ANSWER, QUESTION, Server, check, equal, finish, user
+from lib import MODEL, ANSWER, QUESTION, Server, check, equal, finish, user
+
+CHAT = "/v1/chat/completions"
 
 s = Server("--alias", "tiny")
 TALK = [{"role": "user", "content": QUESTION}]
@@ -162,7 +164,58 @@ equal(s.post("/v1/responses", {**ask, "input": items})[1]["output"][0]["content"
 status, r = s.post("/v1/responses", {**ask, "previous_response_id": "resp_1"})
 equal((status, r["error"]["param"]), (400, "previous_response_id"), "stored conversations")
 equal(s.post("/v1/rerank", {"query": "x", "documents": ["y"]})[0], 400, "/v1/rerank of a model that ranks nothing")
+
+# ---- what these APIs have and this server does not is refused by name: fields that would change the reply, endpoints
+chat, plain = user(QUESTION, max_tokens=2), {"prompt": "x", "n_predict": 1}
+for path, body, field, value, nothing in (
+        ("/completion", plain, "lora", [{"id": 0, "scale": 2}], []), ("/completion", plain, "post_sampling_probs", True, False),
+        ("/completion", plain, "n_indent", 4, 0), ("/completion", plain, "min_keep", 2, 1), ("/completion", plain, "grammar_lazy", True, False),
+        ("/infill", {"input_prefix": "a", "input_suffix": "b"}, "n_indent", 4, None),
+        ("/v1/chat/completions", chat, "guided_json", {"type": "object"}, {}), (CHAT, chat, "structured_outputs", {"regex": "a"}, None),
+        (CHAT, chat, "functions", [{"name": "f"}], []),
+        ("/v1/messages", chat, "mcp_servers", [{"url": "x"}], []), ("/v1/messages", chat, "container", "c", None),
+        ("/v1/messages", chat, "output_config", {"format": {"type": "grammar"}}, {}),
+        ("/v1/responses", ask, "top_logprobs", 3, 0)):
+    status, r = s.post(path, {**body, field: value})
+    check(status == 400 and field in json.dumps(r), f"{path}: {field} is refused", r)
+    if path != "/infill":
+        status, r = s.post(path, {**body, field: nothing})
+        equal(status, 200, f"{path}: {field} that asks for nothing: {str(r)[:200]}")
+for method, path in (("POST", "/slots/0?action=save"), ("GET", "/lora-adapters"), ("POST", "/lora-adapters"), ("GET", "/v1/responses/resp_1"),
+                     ("POST", "/v1/conversations"), ("POST", "/v1/audio/speech"), ("POST", "/v1/images/generations"), ("GET", "/v1/files"),
+                     ("POST", "/v1/messages/batches"), ("HEAD", "/api/blobs/sha256:00"), ("POST", "/v1/moderations")):
+    status, _, text = s.ask(method, path, "{}" if method == "POST" else None)
+    equal(status, 501, f"{method} {path}")
+    check(method == "HEAD" or path.split("?")[0] in json.loads(text)["error"]["message"], "which is named", text)
+equal(s.get("/slots/")[0], 404, "what nobody has is not found")
+
+# ---- and what is new of theirs
+r = s.post("/completion", {"prompt": "Sam has", "n_predict": 2, "n_cmpl": 3,
+                           "temperature": 1, "samplers": ["top_k", "adaptive_p"], "adaptive_target": 0.5, "adaptive_decay": 0.5})[1]
+check(isinstance(r, list), "n_cmpl, adaptive_p", r)
+equal([c["index"] for c in r], [0, 1, 2], "n_cmpl")
+schema = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"], "additionalProperties": False}
+for more in ({"output_config": {"format": {"type": "json_schema", "schema": schema}}}, {"output_format": {"type": "json_schema", "schema": schema}}):
+    r = s.post("/v1/messages", user(QUESTION, max_tokens=200, **more))[1]
+    check(r["stop_reason"] == "max_tokens" or list(json.loads(r["content"][0]["text"])) == ["n"], "Anthropic's structured outputs", r)
+    check(r["content"][0]["text"].lstrip().startswith("{"), "... hold the text to the schema", r)
+r = s.get("/v1/models")[1]
+check(r["has_more"] is False and all(m["type"] == "model" and m["display_name"] == m["id"] and m["created_at"].endswith("Z") for m in r["data"]),
+      "Anthropic's list of models", r)
 equal(s.stop(), 0, "SIGTERM")
+other = Server("-m", MODEL.replace("abacus-1m", "abacus-xs"))
+value = lambda: [m["status"]["value"] for m in other.get("/v1/models")[1]["data"]]
+equal(value(), ["loaded", "unloaded"], "the first is open")
+equal(other.post("/models/load", {"model": "abacus-xs-f16"}), (200, {"success": True}), "/models/load")
+equal(value(), ["loaded", "loaded"], "both are open")
+equal(other.post("/models/unload", {"model": "abacus-1m-f16"}), (200, {"success": True}), "/models/unload")
+equal(value(), ["unloaded", "loaded"], "the first is closed")
+equal(other.post("/models/unload", {"model": "abacus-1m-f16"})[0], 400, "a model that is not open")
+equal(other.post("/models/unload", {"model": "none"})[0], 404, "a model that there is not")
+equal(other.post("/models/unload", {})[0], 400, "no model")
+equal(other.post(CHAT, {**chat, "model": "abacus-1m-f16"})[0], 200, "it is opened again when it is asked for")
+equal(value(), ["loaded", "loaded"], "and stays")
+other.stop()
 # ---- thinking: the server's options, and a request that says otherwise
 SHOWS = "{# tools #}{{ messages[0].content }} {{ enable_thinking|default('-') }} {{ reasoning_effort|default('-') }} {{ a|default('-') }}"
 other = Server("--chat-template", SHOWS, "--reasoning", "low", "--chat-template-kwargs", '{"a": 7}')
