@@ -121,8 +121,9 @@ check(code == 0 and "mine-Q8_0" in said and "lutra run maker/" in said and "lutr
 nowhere = {"HOME": os.path.join(home, "nowhere"), "LUTRA_MODELS": ""}
 code, said = welcome(**nowhere)  # those of the source folder
 check(code == 0 and "abacus-1m-f16" in said and "lutra run abacus-3m-f16" in said, f"a first run of a new user: {said}")
+check("lutra serve\n      a page" in said or "without libmicrohttpd" in lutra("serve", "--port", "0", "-m", "x").stderr, f"the page: {said}")
 code, said = welcome(**{**nowhere, "LUTRA_MODELS": "nowhere"})
-check(code == 0 and "No models" in said and "lutra pull" in said, f"a first run without models: {said}")
+check(code == 0 and "No models" in said and "lutra pull" in said and "lutra serve" not in said, f"a first run without models: {said}")
 check(lutra().returncode == 2, "without a terminal it is a usage error")
 
 

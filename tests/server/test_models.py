@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: MIT
 """Several models by name: opened when asked for, closed when idle or when another needs the place."""
 import os
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -133,6 +134,19 @@ while loaded(s) and time.monotonic() < end:
 equal(loaded(s), set(), "idle models are closed")
 equal(s.post(CHAT, user(QUESTION))[1]["choices"][0]["message"]["content"], ANSWER, "and opened again")
 equal(s.stop(), 0, "SIGTERM")
+
+# Nothing is named: the models of this machine, a good one first.
+nowhere = {"HOME": folder.name + "/nowhere", "LUTRA_MODELS": "", "HF_HUB_CACHE": "", "OLLAMA_MODELS": folder.name + "/nowhere"}
+s = Server(model=None, env=nowhere)
+check("abacus-3m-f16 answers" in "".join(s.said), "which model answers is said", s.said)
+equal(loaded(s), {"abacus-3m-f16"}, "it is opened at the start")
+equal(s.post(CHAT, user(QUESTION))[1]["model"], "abacus-3m-f16", "it answers")
+equal(ask(s, "abacus-1m-f16")[1]["choices"][0]["message"]["content"], ANSWER, "another by its name")
+equal(s.stop(), 0, "SIGTERM")
+shutil.copy(LUTRA, folder.name + "/lutra")  # beside no models
+r = subprocess.run([folder.name + "/lutra", "serve", "--port", "0"], capture_output=True, text=True, timeout=WAIT_S,
+                   stdin=subprocess.DEVNULL, env={**os.environ, **nowhere})
+check(r.returncode == 1 and "lutra pull" in r.stderr and "-m FILE" in r.stderr, "no model on this machine", r.stderr)
 
 for options, word in ((("--models-dir", "/no/folder"), "/no/folder"), (("--models-dir", folder.name, "-m", MODEL), "--models-dir"),
                       (("--models-dir", folder.name, "--alias", "x"), "--alias")):

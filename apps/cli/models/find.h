@@ -28,6 +28,8 @@ struct model_list {
 
 void models_list(struct model_list *out);
 void models_free(struct model_list *list);
+/* One to begin with; NULL: none runs here. */
+const struct found_model *models_first(const struct model_list *list);
 
 /* Those in a folder, and two deep in its folders. */
 void models_in(struct model_list *out, const char *folder);

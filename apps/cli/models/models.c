@@ -10,6 +10,7 @@
 #include "cli.h"
 #include "find.h"
 #include "hub.h"
+#include "server/server.h"
 
 struct models_options {
     bool paths;
@@ -130,12 +131,29 @@ static bool print_model(const struct found_model *m, int width, bool path)
     return f.fits;
 }
 
-/* Those that `name` means, or all; returns how many.  *first: one to begin with, the user's first that runs, or else
- * the best of ours at sums; NULL: there is none. */
+/* The one to begin with so far, or m where that is better: the user's first that runs, or else the best of ours at
+ * sums. */
+static const struct found_model *better(const struct found_model *first, const struct found_model *m, bool fits)
+{
+    bool ours = strcmp(m->place, "Lutra") == 0, is_own = first && strcmp(first->place, "Lutra") != 0;
+    return is_own || !fits || (ours && strcmp(m->name, "abacus-3m-f16") != 0) ? first : m;
+}
+
+const struct found_model *models_first(const struct model_list *list)
+{
+    const struct found_model *first = NULL;
+    struct facts f;
+    for (int i = 0; i < list->n && !interrupted(); i++) {
+        read_facts(&list->model[i], &f);
+        first = better(first, &list->model[i], f.fits);
+    }
+    return first;
+}
+
+/* Those that `name` means, or all; returns how many.  *first: models_first() of them. */
 static int print_models(const struct model_list *list, const char *name, bool paths, const struct found_model **first)
 {
     int width = 24, n = 0;
-    bool is_own = false;
     *first = NULL;
     for (int i = 0; i < list->n; i++) {
         int length = (int)strlen(list->model[i].name) + 2;
@@ -145,10 +163,7 @@ static int print_models(const struct model_list *list, const char *name, bool pa
         const struct found_model *m = &list->model[i];
         if (name && !model_is_meant(m, name)) continue;
         if (n++ == 0) printf("%-*s%-12s%-8s%-12s%-14s%s\n", width, "NAME", "SIZE", "TYPE", "ARCH", "PLACE", "RUNS");
-        bool fits = print_model(m, width, paths), ours = strcmp(m->place, "Lutra") == 0;
-        if (is_own || !fits || (ours && strcmp(m->name, "abacus-3m-f16") != 0)) continue;
-        *first = m;
-        is_own = !ours;
+        *first = better(*first, m, print_model(m, width, paths));
     }
     return n;
 }
@@ -166,7 +181,11 @@ void models_welcome(void)
         puts("No models on this machine yet.");
     }
     const char *name = first ? first->name : "FILE.gguf";
-    fputs("\nNext:\n  lutra run ", stdout);
+    fputs("\nNext:\n", stdout);
+    if (server_is_built() && first)
+        fputs("  lutra serve\n      a page to chat with, at http://127.0.0.1:8080, and the APIs that programs speak\n",
+            stdout);
+    fputs("  lutra run ", stdout);
     print_plain(name, strlen(name));
     fputs("\n      a chat in this terminal\n"
           "  lutra pull Qwen/Qwen3-0.6B-GGUF\n      another model, of Hugging Face's hub\n"

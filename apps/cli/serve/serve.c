@@ -266,6 +266,26 @@ static int name_folder(struct service *v)
     return EXIT_FAILED;
 }
 
+/* All that are on this machine, the one to begin with first; 0 or an exit code. */
+static int name_found(struct service *v)
+{
+    models_list(&v->found);
+    const struct found_model *first = models_first(&v->found);
+    if (!first) {
+        say("serve: no model that runs here is on this machine: 'lutra pull USER/REPO' gets one, -m FILE names one");
+        return EXIT_FAILED;
+    }
+    add_model(v, (const char *const *)&first->name, 1, first->path);
+    for (int i = 0; i < v->found.n; i++)
+        if (!v->found.model[i].why && &v->found.model[i] != first)
+            add_model(v, (const char *const *)&v->found.model[i].name, 1, v->found.model[i].path);
+    if (!v->opts->engine.quiet)
+        say("no model is named: of those on this machine (lutra models) %s answers; requests and the page may name "
+            "another",
+            first->name);
+    return 0;
+}
+
 /* Names and paths of the models; 0 or an exit code. */
 static int name_models(struct service *v)
 {
@@ -296,7 +316,7 @@ static int name_models(struct service *v)
         free(file);
     }
     if (o->models_folder) return name_folder(v);
-    return n > 0 ? 0 : engine_check_options(&o->engine);
+    return n > 0 ? 0 : single ? engine_check_options(&o->engine) : name_found(v);
 }
 
 static void free_models(struct service *v)
