@@ -255,7 +255,7 @@ FILTER(f_safe)
     return f_string(run, self, args, out);
 }
 
-FILTER(f_escape)
+int jinja_escape(struct jinja_run *run, struct jinja_value self, const struct jinja_args *args, struct jinja_value *out)
 {
     static const char plain[] = "&<>'\"";
     static const char *const escaped[] = {"&amp;", "&lt;", "&gt;", "&#39;", "&#34;"};
@@ -309,8 +309,9 @@ FILTER(f_attr)
 static const struct jinja_function filters[] = {{"string", f_string}, {"length", f_length}, {"count", f_length},
     {"trim", f_trim}, {"upper", f_upper}, {"lower", f_lower}, {"title", f_title}, {"capitalize", f_capitalize},
     {"replace", f_replace}, {"default", f_default}, {"d", f_default}, {"int", f_int}, {"float", f_float},
-    {"abs", f_abs}, {"round", f_round}, {"safe", f_safe}, {"escape", f_escape}, {"e", f_escape}, {"indent", f_indent},
-    {"attr", f_attr}, {"tojson", jinja_tojson}, {"fromjson", jinja_fromjson}, {"forceescape", f_escape}};
+    {"abs", f_abs}, {"round", f_round}, {"safe", f_safe}, {"escape", jinja_escape}, {"e", jinja_escape},
+    {"indent", f_indent}, {"attr", f_attr}, {"tojson", jinja_tojson}, {"fromjson", jinja_fromjson},
+    {"forceescape", jinja_escape}};
 
 const struct jinja_function *jinja_find_filter(struct jinja_value name)
 {

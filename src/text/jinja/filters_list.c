@@ -52,6 +52,18 @@ FILTER(f_last)
     return 0;
 }
 
+/* One of the items: Jinja2 draws it, here a text depends on its input alone. */
+FILTER(f_random)
+{
+    const struct jinja_list *list;
+    TRY(jinja_bind(run, "random", args, "", NULL));
+    if (self.kind != JINJA_STRING && (self.kind != JINJA_LIST || self.sub == JINJA_LIST_ITERATOR))
+        return jinja_fail(run, LUTRA_E_FORMAT, "random: a sequence is needed, not %s", jinja_type_name(self));
+    TRY(jinja_iterate(run, self, &list));
+    *out = list->n ? list->items[(run->n_steps * 0x9E3779B97F4A7C15u >> 33) % list->n] : jinja_undefined();
+    return 0;
+}
+
 FILTER(f_reverse)
 {
     struct jinja_value items;
@@ -413,10 +425,10 @@ FILTER(f_groupby)
 }
 
 static const struct jinja_function filters[] = {{"list", f_list}, {"first", f_first}, {"last", f_last},
-    {"reverse", f_reverse}, {"join", f_join}, {"items", f_items}, {"map", f_map}, {"select", f_select},
-    {"reject", f_reject}, {"selectattr", f_selectattr}, {"rejectattr", f_rejectattr}, {"sort", f_sort},
-    {"dictsort", f_dictsort}, {"unique", f_unique}, {"min", f_min}, {"max", f_max}, {"sum", f_sum}, {"batch", f_batch},
-    {"slice", f_slice}, {"groupby", f_groupby}};
+    {"random", f_random}, {"reverse", f_reverse}, {"join", f_join}, {"items", f_items}, {"map", f_map},
+    {"select", f_select}, {"reject", f_reject}, {"selectattr", f_selectattr}, {"rejectattr", f_rejectattr},
+    {"sort", f_sort}, {"dictsort", f_dictsort}, {"unique", f_unique}, {"min", f_min}, {"max", f_max}, {"sum", f_sum},
+    {"batch", f_batch}, {"slice", f_slice}, {"groupby", f_groupby}};
 
 const struct jinja_function *jinja_find_filter_of_lists(struct jinja_value name)
 {

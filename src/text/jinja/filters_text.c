@@ -4,9 +4,11 @@
  */
 #include <ctype.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <utf8proc.h>
 
 #include "text/jinja/jinja_impl.h"
+#include "text/utf8.h"
 
 #define FILTER(name)                                                                                                   \
     static int name(                                                                                                   \
@@ -175,8 +177,262 @@ FILTER(f_filesizeformat)
     return jinja_string(run, text, strlen(text), self.input ? run->all_input : NULL, out);
 }
 
+/* key="value" for each pair of a mapping whose value is there, a blank before them. */
+FILTER(f_xmlattr)
+{
+    struct jinja_value autospace, escaped, space = jinja_view(" ", 1);
+    size_t start = run->out.n;
+    const struct jinja_args none = {0};
+    TRY(jinja_bind(run, "xmlattr", args, "autospace", &autospace));
+    if (self.kind != JINJA_DICT) return jinja_fail(run, LUTRA_E_FORMAT, "xmlattr: a mapping is needed");
+    for (size_t i = 0; i < self.dict->n; i++) {
+        struct jinja_value key = self.dict->pairs[i].key, value = self.dict->pairs[i].value;
+        if (value.kind == JINJA_NONE || value.kind == JINJA_UNDEFINED) continue;
+        if (key.kind != JINJA_STRING) return jinja_fail(run, LUTRA_E_FORMAT, "xmlattr: a name is no text");
+        uint32_t cp;
+        for (size_t at = 0; at < key.n;) {
+            at += jinja_char_at(key, at, &cp);
+            if (jinja_is_space(cp) || cp == '/' || cp == '>' || cp == '=')
+                return jinja_fail(run, LUTRA_E_FORMAT, "xmlattr: '%.*s' is no name of an attribute",
+                    (int)(key.n < 60 ? key.n : 60), key.s);
+        }
+        if (run->out.n > start || autospace.kind == JINJA_MISSING || jinja_truth(autospace))
+            TRY(jinja_str(run, space, &run->out));
+        TRY(jinja_escape(run, key, &none, &escaped));
+        TRY(jinja_str(run, escaped, &run->out));
+        TRY(jinja_str(run, jinja_view("=\"", 2), &run->out));
+        TRY(jinja_escape(run, value, &none, &escaped));
+        TRY(jinja_str(run, escaped, &run->out));
+        TRY(jinja_str(run, jinja_view("\"", 1), &run->out));
+    }
+    return jinja_take(run, start, out);
+}
+
+/* ---- striptags ---- */
+
+/* What stands from `open` to `close` leaves the text under construction, until there is none. */
+static int cut_all(struct jinja_run *run, size_t from, const char *open, const char *close)
+{
+    struct jinja_text *t = &run->out;
+    for (size_t at = from;;) {
+        char *begin = memmem(t->p + at, t->n - at, open, strlen(open));
+        char *end = begin ? memmem(begin, t->n - (size_t)(begin - t->p), close, strlen(close)) : NULL;
+        if (!end) return jinja_step(run, t->n - at);
+        size_t b = (size_t)(begin - t->p), e = (size_t)(end - t->p) + strlen(close);
+        TRY(jinja_step(run, t->n - at));
+        memmove(t->p + b, t->p + e, t->n - e);
+        memmove(t->input + b, t->input + e, t->n - e);
+        t->n -= e - b;
+        at = b - from < strlen(open) ? from : b - strlen(open); /* what stood around it may open the next one */
+    }
+}
+
+/* The entity at s[at]: its bytes, and what it stands for in text; 0: the & is a character. */
+static int entity(struct jinja_run *run, struct jinja_value s, size_t at, size_t *n, char text[8], size_t *n_text)
+{
+    static const char *const names[] = {"&amp;", "&lt;", "&gt;", "&quot;"};
+    char number[16] = "";
+    *n = 0;
+    for (size_t i = 0; i < 4; i++)
+        if (s.n - at >= strlen(names[i]) && !memcmp(s.s + at, names[i], strlen(names[i]))) {
+            *n = strlen(names[i]);
+            *n_text = 1;
+            text[0] = "&<>\""[i];
+            return 0;
+        }
+    size_t end = at + 1;
+    while (end < s.n && end - at < sizeof number && !strchr("\t\n\f <&;", s.s[end])) end++;
+    if (end - at < 3) return 0; /* "&#", "R&D": no entity */
+    if (s.s[at + 1] == '#' && end < s.n && s.s[end] == ';' && end - at < sizeof number) {
+        memcpy(number, s.s + at + 2, end - at - 2);
+        bool hex = number[0] == 'x' || number[0] == 'X';
+        char *rest;
+        long code = isxdigit((unsigned char)number[hex]) ? strtol(number + hex, &rest, hex ? 16 : 10) : 0;
+        if (code >= 0x20 && (code < 0x7F || code >= 0xA0) && code < 0xD800 && !*rest) {
+            *n = end + 1 - at;
+            *n_text = (size_t)text_utf8_put((uint32_t)code, text);
+            return 0;
+        }
+    }
+    return jinja_fail(
+        run, LUTRA_E_UNSUPPORTED, "striptags: the entity '%.*s' is not supported", (int)(end - at), s.s + at);
+}
+
+/* Without comments and tags, space collapsed, entities read. */
+FILTER(f_striptags)
+{
+    size_t start = run->out.n, n, n_text;
+    char text[8];
+    uint32_t cp;
+    bool gap = false;
+    TRY(jinja_bind(run, "striptags", args, "", NULL));
+    TRY(jinja_str(run, self, &run->out));
+    TRY(cut_all(run, start, "<!--", "-->"));
+    TRY(cut_all(run, start, "<", ">"));
+    TRY(jinja_take(run, start, &self));
+    self = jinja_trim(self, true, true);
+    for (size_t at = 0; at < self.n; at += n) {
+        struct jinja_value one;
+        n = jinja_char_at(self, at, &cp);
+        if (jinja_is_space(cp)) {
+            if (!gap) TRY(jinja_str(run, jinja_view(" ", 1), &run->out));
+            gap = true;
+            continue;
+        }
+        gap = false;
+        one = jinja_part(self, at, n);
+        size_t whole = 0;
+        if (cp == '&') TRY(entity(run, self, at, &whole, text, &n_text));
+        if (whole) {
+            TRY(jinja_marked(run, text, n_text, one.input && one.input[0], &one));
+            n = whole;
+        }
+        TRY(jinja_str(run, one, &run->out));
+    }
+    return jinja_take(run, start, out);
+}
+
+/* ---- wordwrap ---- */
+
+static bool is_blank(uint32_t cp) /* Python's textwrap knows no others */
+{
+    return cp == ' ' || (cp >= '\t' && cp <= '\r');
+}
+
+static bool is_letter(uint32_t cp) /* \w without \d */
+{
+    return is_word(cp) && utf8proc_category((utf8proc_int32_t)cp) != UTF8PROC_CATEGORY_ND;
+}
+
+static uint32_t at_or_0(struct jinja_value s, size_t at)
+{
+    uint32_t cp = 0;
+    if (at < s.n) jinja_char_at(s, at, &cp);
+    return cp;
+}
+
+/* Where an em-dash between words begins at `at`, behind character `before`: its bytes, else 0. */
+static size_t dash(struct jinja_value s, size_t at, uint32_t before)
+{
+    size_t n = 0;
+    while (at + n < s.n && s.s[at + n] == '-') n++;
+    bool behind = is_word(before) || (before && before < 0x80 && strchr("!\"'&.,?", (int)before));
+    return n >= 2 && behind && is_word(at_or_0(s, at + n)) ? n : 0;
+}
+
+/* May a line end behind the hyphen that ends at `at`?  last: the three characters before the hyphen. */
+static bool is_hyphenation(struct jinja_value s, size_t at, const uint32_t last[3])
+{
+    bool behind = is_letter(last[2]) && (is_letter(last[1]) || (last[1] == '-' && is_letter(last[0])));
+    if (!behind || !is_letter(at_or_0(s, at))) return false;
+    uint32_t first;
+    size_t next = at + jinja_char_at(s, at, &first);
+    if (at_or_0(s, next) == '-') next++;
+    return is_letter(at_or_0(s, next));
+}
+
+/* The end of the piece at `at` that no line break divides, as Python's textwrap cuts them. */
+static size_t piece_end(struct jinja_value s, size_t at, bool hyphens)
+{
+    uint32_t cp, last[3] = {0, 0, 0};
+    size_t from = at, n;
+    if (at) jinja_char_before(s, at, &last[2]);
+    if (is_blank(at_or_0(s, at))) {
+        while (at < s.n && is_blank(at_or_0(s, at))) at++;
+        return at;
+    }
+    if (hyphens && (n = dash(s, at, last[2]))) return at + n;
+    for (size_t back = from, i = 3; back && i-- > 0;) back = jinja_char_before(s, back, &last[i]);
+    while (at < s.n) {
+        n = jinja_char_at(s, at, &cp);
+        if (is_blank(cp) || (hyphens && at > from && dash(s, at, last[2]))) break;
+        at += n;
+        if (hyphens && cp == '-' && at - from > 1 && is_hyphenation(s, at, last)) break;
+        last[0] = last[1], last[1] = last[2], last[2] = cp;
+    }
+    return at;
+}
+
+struct wrap {
+    struct jinja_value ends; /* of lines */
+    int64_t width;
+    bool breaks, hyphens;
+};
+
+/* Where a piece too long for any line is broken: what fits, or behind the last hyphen in that. */
+static struct jinja_value broken(const struct wrap *w, struct jinja_value piece, int64_t room)
+{
+    struct jinja_value part = head(piece, room);
+    size_t at = part.n, plain = 0;
+    while (plain < part.n && part.s[plain] == '-') plain++;
+    while (w->hyphens && part.n < piece.n && at > plain + 1 && part.s[at - 1] != '-') at--;
+    if (w->hyphens && part.n < piece.n && at > plain + 1) part.n = (uint32_t)at;
+    return part;
+}
+
+/* As many pieces as fit into a line of s from *at on, the first of which ends at *next; true: what ends it are blanks
+ * that are not written. */
+static int fill(
+    struct jinja_run *run, const struct wrap *w, struct jinja_value s, size_t *at, size_t *next, bool *trims)
+{
+    size_t begin = *at;
+    *trims = true;
+    for (int64_t n_line = 0, n; *at < s.n; n_line += n, *at = *next) {
+        if (*next <= *at) *next = piece_end(s, *at, w->hyphens);
+        TRY(jinja_n_chars(run, jinja_part(s, *at, *next - *at), &n));
+        if (n_line + n <= w->width) continue;
+        if (n > w->width && w->breaks) {
+            *trims = w->width > n_line;
+            *at += broken(w, jinja_part(s, *at, *next - *at), w->width - n_line).n;
+        } else if (n > w->width && *at == begin)
+            *at = *next;
+        break;
+    }
+    return 0;
+}
+
+/* One line of the text as several, onto what is written. */
+static int wrap_line(struct jinja_run *run, const struct wrap *w, struct jinja_value s)
+{
+    bool any = false, trims;
+    for (size_t at = 0, next = 0; at < s.n;) {
+        if (next <= at) next = piece_end(s, at, w->hyphens);
+        if (any && is_blank(at_or_0(s, at))) at = next; /* no further line begins with blanks */
+        size_t begin = at;
+        TRY(fill(run, w, s, &at, &next, &trims));
+        size_t end = at;
+        while (trims && end > begin && is_blank((unsigned char)s.s[end - 1])) end--;
+        if (end == begin) continue;
+        if (any) TRY(jinja_str(run, w->ends, &run->out));
+        TRY(jinja_str(run, jinja_part(s, begin, end - begin), &run->out));
+        any = true;
+    }
+    return 0;
+}
+
+FILTER(f_wordwrap)
+{
+    struct jinja_value a[4], lines;
+    struct wrap w = {.ends = jinja_view("\n", 1)};
+    TRY(jinja_bind(run, "wordwrap", args, "width break_long_words wrapstring break_on_hyphens", a));
+    TRY(size_arg(run, a[0], "wordwrap", 79, &w.width));
+    w.breaks = a[1].kind == JINJA_MISSING || jinja_truth(a[1]);
+    w.hyphens = a[3].kind == JINJA_MISSING || jinja_truth(a[3]);
+    if (a[2].kind != JINJA_MISSING && a[2].kind != JINJA_NONE) w.ends = a[2];
+    if (self.kind != JINJA_STRING || w.ends.kind != JINJA_STRING || w.width < 1)
+        return jinja_fail(run, LUTRA_E_FORMAT, "wordwrap: text, a width above 0 and a text between lines are needed");
+    TRY(jinja_split_lines(run, self, false, &lines));
+    size_t start = run->out.n;
+    for (size_t i = 0; i < lines.list->n; i++) {
+        if (i) TRY(jinja_str(run, w.ends, &run->out));
+        TRY(wrap_line(run, &w, lines.list->items[i]));
+    }
+    return jinja_take(run, start, out);
+}
+
 static const struct jinja_function filters[] = {{"format", f_format}, {"center", f_center}, {"truncate", f_truncate},
-    {"wordcount", f_wordcount}, {"urlencode", f_urlencode}, {"filesizeformat", f_filesizeformat}};
+    {"wordcount", f_wordcount}, {"urlencode", f_urlencode}, {"filesizeformat", f_filesizeformat},
+    {"xmlattr", f_xmlattr}, {"striptags", f_striptags}, {"wordwrap", f_wordwrap}};
 
 const struct jinja_function *jinja_find_filter_of_text(struct jinja_value name)
 {

@@ -108,6 +108,9 @@ int jinja_fromjson(
 int jinja_tojson(
     struct jinja_run *run, struct jinja_value self, const struct jinja_args *args, struct jinja_value *out);
 
+int jinja_escape(/* the filter: & < > ' " as entities */
+    struct jinja_run *run, struct jinja_value self, const struct jinja_args *args, struct jinja_value *out);
+
 /* format_percent.c, format_braces.c: Python's format % args, and the methods of text format and format_map. */
 int jinja_percent(struct jinja_run *run, struct jinja_value format, struct jinja_value args, struct jinja_value *out);
 int jinja_str_format(

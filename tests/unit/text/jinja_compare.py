@@ -261,6 +261,10 @@ class Snippets:
             lambda: f"{number()}|round({self.pick('0', '1', '-1')}, '{self.pick('ceil', 'floor', 'common')}')",
             lambda: f"{number()}|filesizeformat({self.pick('', 'true')})",
             lambda: f"{text()}|{self.pick('wordcount', 'urlencode', 'center(9)', 'center(8)', 'forceescape')}",
+            lambda: f"{self.wrapped()}|wordwrap({self.pick('1', '3', '5, false', '7', '9, true, ' + repr('|'), '12', '8, break_on_hyphens=false', '5, false, none, false')})",
+            lambda: f"({self.tags()})|striptags",
+            lambda: f"{{{{'a': {value()}, 'b': none, 'c<': {text()}, {self.pick(repr('x y'), repr('k'), repr('a/'))}: missing, 'd': 1}}|xmlattr({self.pick('', 'false')})".replace("{{", "{"),
+            lambda: f"{self.pick('[5]', 'range(0)', repr('q'), '(1,)', '[2, 2, 2]', '5')}|random",
             lambda: f"{text()}|truncate({self.pick('5', '3, true', '9, false, ' + repr('…'), '5, leeway=0', '2')})",
             lambda: f"{text()}.{self.pick('partition', 'rpartition', 'split', 'index', 'rindex')}('{self.pick('-', 'b', ',', '')}')",
             lambda: f"{text()}.{self.pick('find', 'rfind', 'count', 'startswith', 'endswith')}('{self.pick('-', 'b', '')}', {self.pick('0', '1', '-2', '9', 'none')}{self.pick('', ', 3', ', -1', ', none')})",
@@ -272,6 +276,16 @@ class Snippets:
             lambda: f"m|groupby('{self.pick('role', 'n', 'o')}'{self.pick('', ', default=none', ', case_sensitive=true')})",
             lambda: "w|groupby(0)|map(attribute='grouper')|join", lambda: "m|groupby('role')|map(attribute='list')|map('length')|list",
             lambda: "m|sort(attribute='role,n')|map(attribute='n')|list", lambda: f"{value()} is escaped")
+
+    def wrapped(self):
+        return repr("".join(self.pick("ab", "a", "long-word", "x-y", "e-mail", "--", "---", "-", " ", "  ", "            ", "\n",
+                                      "\t", "é", "unbreakable", "1-2", "ab-12", "it's", "end.", "a-b-c", "\r\n", "!--")
+                            for _ in range(self.r.randrange(9)))).replace("\\\\", "\\")
+
+    def tags(self):
+        return repr("".join(self.pick("a", "<b>", "</b>", "<!-- x -->", "<!--", "-->", "<", ">", " ", "\n\t", "&amp;", "&lt;i>",
+                                      "&#65;", "&#x20AC;", "é", "<a href='>'>", "&quot;", "& ", "<!-", "->", "\u00a0")
+                            for _ in range(self.r.randrange(9))))
 
     def any(self, depth):
         if self.r.random() < 0.15:
