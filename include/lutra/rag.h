@@ -129,7 +129,7 @@ struct lutra_passage {
  * are searched for, "file_name.txt" and "utf-8" as words that follow each other; the first 128 different ones count. */
 LUTRA_API int lutra_store_find(
     lutra_store *store, const char *query, size_t n_query, int n_max, lutra_passages **out, struct lutra_error *err);
-/* The same for a question that follows others: words that only these have count half. */
+/* For a question that may follow others, whose words count half; not of very frequent words alone (docs/RAG.md). */
 LUTRA_API int lutra_store_find_after(lutra_store *store, const char *earlier, size_t n_earlier, const char *query,
     size_t n_query, int n_max, lutra_passages **out, struct lutra_error *err);
 LUTRA_API void lutra_passages_close(lutra_passages **passages);
@@ -142,8 +142,8 @@ LUTRA_API int lutra_passages_shorten(
     lutra_passages *passages, int i, size_t n_most, const char *question, size_t n_question, struct lutra_error *err);
 
 /* What an answer shares with the i-th passage beyond the words of the question: words and numbers that few chunks of
- * the store have, in their folded form, ", " between them; "" = none.  Function words of English, German, French and
- * Spanish and numbers in brackets do not count.  Free with lutra_free(). */
+ * the store have, folded, ", " between them; "" = none.  Function words of English, German, French and Spanish and
+ * numbers in brackets do not count.  Free with lutra_free(). */
 LUTRA_API int lutra_passages_shared(lutra_store *store, const lutra_passages *passages, int i, const char *question,
     size_t n_question, const char *answer, size_t n_answer, char **words, struct lutra_error *err);
 

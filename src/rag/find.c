@@ -24,6 +24,16 @@ static const double BM25_K1 = 1.2, BM25_B = 0.75, IDF_LEAST = 1e-6;
 /* Of a word that only earlier questions have, beside one of the question: a new subject wins over them. */
 static const double EARLIER_WEIGHT = 0.5;
 
+/* Which words say nothing about the subject of a chunk.  In a question with a word that no chunk has, the answer is
+ * likely missing: those that a fifth of the chunks have.  In others only those that half of the chunks have, and about
+ * as many as if they were strewn at random: the subject of all documents is as frequent, but it gathers.  The measure
+ * is residual IDF (Church and Gale, 1995): how many bits the IDF is above that of a Poisson law of the same mean, here
+ * in chunks of their lengths.  Of words in few chunks nothing is known: a small store may be all about one thing. */
+enum { LENGTH_BINS = 64, BINS_A_MEAN = 16 };
+static const struct spread {
+    double share, n, residual; /* of the chunks, and chunks, at least; bits, less than */
+} SPREAD_MISSING = {0.2, 16, INFINITY}, SPREAD_COMPLETE = {0.5, 32, 0.2};
+
 struct hit {
     uint32_t chunk; /* index into word_cache.id */
     uint32_t n;     /* how often */
@@ -41,6 +51,10 @@ struct word_cache {
     int64_t *id;  /* [n_chunk] ascending */
     double *norm; /* [n_chunk] its length in words; then k1 * (1 - b + b * length / mean length) */
     double *sum;  /* [n_chunk] of this search */
+    uint8_t *own; /* [n_chunk] whether it has a word that tells its subject */
+    struct {
+        double n, length; /* chunks, and the sum of their lengths over the mean length */
+    } bin[LENGTH_BINS];   /* by length */
     size_t n_chunk, room;
     struct hits kept[CACHED_WORDS];
     int n_kept;
@@ -58,6 +72,7 @@ void word_cache_free(struct word_cache **cache)
     free(c->id);
     free(c->norm);
     free(c->sum);
+    free(c->own);
     free(c);
     *cache = NULL;
 }
@@ -93,9 +108,16 @@ static int read_lengths(lutra_store *s, struct word_cache *c, struct lutra_error
     TRY(lengths_read(s, add_length, c, err));
     for (size_t i = 0; i < c->n_chunk; i++) total += c->norm[i];
     double mean = total > 0 ? total / (double)c->n_chunk : 1;
-    for (size_t i = 0; i < c->n_chunk; i++) c->norm[i] = BM25_K1 * (1 - BM25_B + BM25_B * c->norm[i] / mean);
+    for (size_t i = 0; i < c->n_chunk; i++) {
+        double length = c->norm[i] / mean, at = length * BINS_A_MEAN;
+        int bin = at < LENGTH_BINS ? (int)at : LENGTH_BINS - 1;
+        c->bin[bin].n++;
+        c->bin[bin].length += length;
+        c->norm[i] = BM25_K1 * (1 - BM25_B + BM25_B * c->norm[i] / mean); /* in FTS5's order: the same bits */
+    }
     c->sum = malloc((c->n_chunk + 1) * sizeof *c->sum);
-    return c->sum ? 0 : no_memory(s, err);
+    c->own = malloc(c->n_chunk + 1);
+    return c->sum && c->own ? 0 : no_memory(s, err);
 }
 
 /* What is kept of the file, as it is now. */
@@ -292,6 +314,34 @@ static void add_up(struct search *f)
     }
 }
 
+static bool is_spread(const struct word_cache *c, const struct hits *h, const struct spread *bound)
+{
+    double n = 0, strewn = 0; /* how often it stands there; the chunks that would have it by chance */
+    if ((double)h->n < bound->share * (double)c->n_chunk || (double)h->n < bound->n) return false;
+    for (size_t k = 0; k < h->n; k++) n += h->hit[k].n;
+    for (int i = 0; i < LENGTH_BINS; i++)
+        if (c->bin[i].n > 0)
+            strewn += c->bin[i].n * (1 - exp(-n / (double)c->n_chunk * c->bin[i].length / c->bin[i].n));
+    return log2(strewn / (double)h->n) < bound->residual;
+}
+
+/* Chunks that share with a question nothing but words which say nothing are not found. */
+static void drop_untold(struct search *f)
+{
+    struct word_cache *c = f->store->words;
+    const struct spread *bound = &SPREAD_COMPLETE;
+    for (int i = 0; i < f->n_own; i++)
+        if (f->hits[i]->n == 0) bound = &SPREAD_MISSING;
+    memset(c->own, 0, c->n_chunk);
+    for (int i = 0; i < f->query.n; i++) {
+        const struct hits *h = f->hits[i];
+        if (is_spread(c, h, bound)) continue;
+        for (size_t k = 0; k < h->n; k++) c->own[h->hit[k].chunk] = 1;
+    }
+    for (size_t i = 0; i < c->n_chunk; i++)
+        if (!c->own[i]) c->sum[i] = 0;
+}
+
 /* Indices of the best n_max chunks in best[], in order; returns how many.  Equal ones: the earlier chunk first. */
 static int choose(const struct word_cache *c, uint32_t *best, int n_max)
 {
@@ -344,6 +394,7 @@ static int with_search(lutra_store *s, const struct query *q, int n_own,
 
 struct wanted {
     int n_max;
+    bool asks;
     lutra_passages *passages;
 };
 
@@ -354,35 +405,49 @@ static int search(struct search *f, void *user, struct lutra_error *err)
     TRY(refresh(f->store, err));
     TRY(gather(f, err));
     add_up(f);
+    if (w->asks) drop_untold(f);
     int n = choose(f->store->words, best, w->n_max);
     keep_common(f);
     return fetch(f, best, n, w->passages, err);
 }
 
-int lutra_store_find(
-    lutra_store *store, const char *query, size_t n_query, int n_max, lutra_passages **out, struct lutra_error *err)
-{
-    return lutra_store_find_after(store, NULL, 0, query, n_query, n_max, out, err);
-}
+/* asks: chunks that tell nothing about its subject are not found. */
+struct question {
+    const char *earlier, *text;
+    size_t n_earlier, n;
+    bool asks;
+};
 
-int lutra_store_find_after(lutra_store *store, const char *earlier, size_t n_earlier, const char *query, size_t n_query,
-    int n_max, lutra_passages **out, struct lutra_error *err)
+static int find(
+    lutra_store *store, const struct question *question, int n_max, lutra_passages **out, struct lutra_error *err)
 {
     *out = NULL;
     if (n_max < 1 || n_max > FIND_MAX)
         return lutra_fail(err, LUTRA_E_ARGUMENT, "lutra_store_find: n_max %d is not in 1 .. %d", n_max, FIND_MAX);
     struct query q;
     lutra_passages *p = calloc(1, sizeof *p);
-    bool good = query_read(&q, query ? query : "", query ? n_query : 0) && p;
+    bool good = query_read(&q, question->text ? question->text : "", question->text ? question->n : 0) && p;
     int n_own = q.n, rc = 0;
-    if (good && earlier) good = query_add(&q, earlier, n_earlier);
-    if (good) rc = with_search(store, &q, n_own, search, &(struct wanted){n_max, p}, err);
+    if (good && question->earlier) good = query_add(&q, question->earlier, question->n_earlier);
+    if (good) rc = with_search(store, &q, n_own, search, &(struct wanted){n_max, question->asks, p}, err);
     if (good && rc == 0) good = passages_finish(p) == 0;
     query_fini(&q);
     if (!good) rc = no_memory(store, err);
     if (rc < 0) lutra_passages_close(&p);
     *out = p;
     return rc;
+}
+
+int lutra_store_find(
+    lutra_store *store, const char *query, size_t n_query, int n_max, lutra_passages **out, struct lutra_error *err)
+{
+    return find(store, &(struct question){.text = query, .n = n_query}, n_max, out, err);
+}
+
+int lutra_store_find_after(lutra_store *store, const char *earlier, size_t n_earlier, const char *query, size_t n_query,
+    int n_max, lutra_passages **out, struct lutra_error *err)
+{
+    return find(store, &(struct question){earlier, query, n_earlier, n_query, true}, n_max, out, err);
 }
 
 /* ---- who has a phrase ---- */

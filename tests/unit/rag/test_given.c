@@ -85,6 +85,101 @@ static void expect_first(lutra_store *s, const char *earlier, const char *questi
     lutra_passages_close(&p);
 }
 
+/* ---- very frequent words ---- */
+
+static int count_asked(lutra_store *s, const char *earlier, const char *question)
+{
+    struct lutra_error err = {0};
+    lutra_passages *p = NULL;
+    OK(lutra_store_find_after(s, earlier, strlen(earlier), question, strlen(question), 100, &p, &err));
+    int n = lutra_passages_count(p);
+    lutra_passages_close(&p);
+    return n;
+}
+
+/* Sentences with two places for what a document is about. */
+static const struct language {
+    const char *sentence[6];
+    const char *nothing[4]; /* questions of its frequent words, alone or with words that no document has */
+    const char *about;      /* %s: a subject */
+} languages[] = {
+    {{"The %s is what the others call a %s in the house.", "It is not how the %s of the town is made, and the %s was.",
+         "What is the use of the %s, and is the %s in it?", "In the year of the %s there was a %s of the same kind.",
+         "The %s is the first of the three, and the %s is the last.", "How is the %s in the %s when it is of the old?"},
+        {"what is the", "What is the capital of Atlantis?", "How is it?", "Is it in the yqx?"}, "What is the %s?"},
+    {{"Was die %s ist, das ist auch die %s in dem Haus.", "Es ist nicht wie die %s der Stadt, und die %s war es.",
+         "Was ist der Nutzen der %s, und ist die %s in ihm?", "In dem Jahr der %s war die %s von der gleichen Art.",
+         "Die %s ist die erste der drei, und die %s ist die letzte.",
+         "Wie ist die %s in der %s, was sie in dem Alter?"},
+        {"was ist die", "Was ist die Hauptstadt der Atlantis?", "Wie ist es?", "Ist die yqx in der?"},
+        "Was ist die %s?"},
+    {{"Что это за %s и как на это %s в доме.", "Это не то что %s в городе и на нём %s как есть.",
+         "Что на это %s и что в нём %s?", "В том году %s и на это %s в роде.", "Как %s и что на нём %s в начале.",
+         "Это и есть %s, как на нём %s в том?"},
+        {"что это", "Что это в Атлантиде?", "как и что на это", "Это yqx?"}, "Что это за %s?"}};
+
+/* A store about 40 subjects, one in each document, and one more, "lutralog", that gathers in most of them. */
+static lutra_store *store_in(const struct language *l)
+{
+    lutra_store *s = open_store();
+    for (int i = 0; i < 40; i++) {
+        char name[16], subject[32], text[4000] = "";
+        snprintf(name, sizeof name, "d%d", i);
+        for (int k = 0, n = 0; k < 18; k++) {
+            snprintf(subject, sizeof subject, "%s%c%c", k % 3 ? "zorb" : "quam", 'a' + i / 5, 'a' + i % 5);
+            n += snprintf(
+                text + n, sizeof text - (size_t)n, l->sentence[(k + i) % 6], subject, i % 3 ? "lutralog" : "vintel");
+            n += snprintf(text + n, sizeof text - (size_t)n, "\n");
+        }
+        add_text(s, name, text);
+    }
+    return s;
+}
+
+static void frequent_words_find_nothing_in_three_languages(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < sizeof languages / sizeof *languages; i++) {
+        const struct language *l = &languages[i];
+        lutra_store *s = store_in(l);
+        char question[100];
+        for (int k = 0; k < 4; k++) {
+            if (count_asked(s, "", l->nothing[k])) fail_msg("'%s' finds something", l->nothing[k]);
+            assert_true(count_found(s, l->nothing[k]) > 16); /* a search lists them */
+        }
+        for (int k = 0; k < 40; k += 9) {
+            char subject[32];
+            snprintf(subject, sizeof subject, "zorb%c%c", 'a' + k / 5, 'a' + k % 5);
+            snprintf(question, sizeof question, l->about, subject);
+            int n = count_asked(s, "", question); /* its own document's chunks, no other's */
+            if (n < 1 || n > 4) fail_msg("'%s' finds %d", question, n);
+            assert_int_equal(count_asked(s, question, l->nothing[1]), n); /* a question that follows it */
+        }
+        snprintf(question, sizeof question, l->about, "lutralog"); /* frequent, but it gathers */
+        assert_true(count_asked(s, "", question) > 16);
+        lutra_store_close(&s);
+        drop_folder(NULL);
+        make_folder(NULL);
+    }
+}
+
+static void a_small_store_judges_few_words(void **state)
+{
+    (void)state;
+    lutra_store *s = open_store();
+    add_text(s, "a", "The owl is in the tree.");
+    assert_int_equal(count_asked(s, "", "what is the owl"), 1);
+    assert_int_equal(count_asked(s, "", "what is the"), 1);
+    for (int i = 0; i < 15; i++) { /* all about one thing */
+        char name[16], text[64];
+        snprintf(name, sizeof name, "b%d", i);
+        snprintf(text, sizeof text, "Cards in box %d.", i);
+        add_text(s, name, text);
+    }
+    assert_int_equal(count_asked(s, "", "How many cards are in a box?"), 15);
+    lutra_store_close(&s);
+}
+
 static void questions_that_follow_know_the_earlier_ones(void **state)
 {
     (void)state;
@@ -148,6 +243,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(a_long_answer_is_looked_through, make_folder, drop_folder),
         cmocka_unit_test_setup_teardown(questions_that_follow_know_the_earlier_ones, make_folder, drop_folder),
         cmocka_unit_test_setup_teardown(a_passage_is_cut_to_its_best_part, make_folder, drop_folder),
+        cmocka_unit_test_setup_teardown(frequent_words_find_nothing_in_three_languages, make_folder, drop_folder),
+        cmocka_unit_test_setup_teardown(a_small_store_judges_few_words, make_folder, drop_folder),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
