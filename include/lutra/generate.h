@@ -168,9 +168,9 @@ struct lutra_request {
     int reasoning_budget;
     /* What every sample's text must be, or NULL; at most one of the two, a NUL-terminated text, read at submit.  The
      * best tokens that are allowed are drawn from, as if all others had a logit of -infinity; log-probs stay the
-     * model's.  Reasoning before the answer is free.  A sample ends with LUTRA_STOP_END where its text is whole and
-     * nothing may follow.  src/decode/grammar/README.md lists what is built; what is not is LUTRA_E_UNSUPPORTED, what
-     * cannot be read LUTRA_E_FORMAT, both with the line or path. */
+     * model's.  Reasoning before the answer is free, and ends no text that owes one.  A sample ends with LUTRA_STOP_END
+     * where its text is whole and nothing may follow.  src/decode/grammar/README.md lists what is built; what is not is
+     * LUTRA_E_UNSUPPORTED, what cannot be read LUTRA_E_FORMAT, both with the line or path. */
     const char *grammar;     /* GBNF, llama.cpp's notation */
     const char *json_schema; /* a JSON Schema */
     /* Requests share evaluated prompts within one domain only, so that n_cached and times tell one client nothing of

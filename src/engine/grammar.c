@@ -4,7 +4,8 @@
  * its next token is drawn under.
  *
  * A sample's mask is made where its last token is taken, so that walking along drafts has one for each row.  Reasoning
- * that comes before an answer is free; the grammar begins behind it.
+ * that comes before an answer is free, but for its end: the grammar begins behind it, and wants an answer unless it has
+ * the empty one.
  */
 #include "engine/grammar_impl.h"
 
@@ -95,7 +96,8 @@ static int make_mask(lutra_session *s, struct sample *slot, struct lutra_error *
     int i = (int)(slot - s->sample);
     bool free_text = !r->machine || (is_before(slot) && !may_open(slot));
     uint64_t *allow = free_text ? NULL : r->allow + (size_t)i * (size_t)r->n_allow;
-    const uint64_t *no_end = sample_length(slot) < r->set.min_tokens ? r->no_end : NULL;
+    bool owes = r->machine && is_before(slot) && !grammar_may_end(r->machine, slot->grammar_state);
+    const uint64_t *no_end = owes || sample_length(slot) < r->set.min_tokens ? r->no_end : NULL;
     int all = allow ? grammar_mask(r->machine, slot->grammar_state, allow, err) : 1;
     TRY(all);
     sampler_allow(s->sampler, i, all ? no_end : allow);

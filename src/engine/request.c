@@ -143,7 +143,7 @@ static int copy_experiment(
     return copy_for_hints(s, r, &x, err);
 }
 
-/* The tokens that end a sample of it, and while it is short, a mask without them and the model's. */
+/* The tokens that end a sample of it, and while it is short or owes an answer, a mask without them and the model's. */
 static int copy_ends(
     const lutra_session *s, struct request *r, const struct lutra_request *set, struct lutra_error *err)
 {
@@ -151,9 +151,9 @@ static int copy_ends(
     int32_t *stop = malloc(((size_t)set->n_stop_tokens + 1) * sizeof *stop);
     r->set.stop_tokens = stop;
     r->n_allow = (n_vocab + 63) / 64;
-    if (set->min_tokens > 0) r->no_end = malloc((size_t)r->n_allow * sizeof *r->no_end);
-    if (!stop || (set->min_tokens > 0 && !r->no_end))
-        return lutra_fail(err, LUTRA_E_NO_MEMORY, "request: out of memory");
+    bool owes = set->min_tokens > 0 || (r->tags && (set->grammar || set->json_schema || set->structure));
+    if (owes) r->no_end = malloc((size_t)r->n_allow * sizeof *r->no_end);
+    if (!stop || (owes && !r->no_end)) return lutra_fail(err, LUTRA_E_NO_MEMORY, "request: out of memory");
     if (r->no_end) memset(r->no_end, 0xff, (size_t)r->n_allow * sizeof *r->no_end);
     for (int i = 0; i < set->n_stop_tokens; i++) {
         if (set->stop_tokens[i] < 0 || set->stop_tokens[i] >= n_vocab)
@@ -207,12 +207,12 @@ static int copy_request(lutra_session *s, struct request *r, const struct lutra_
     for (int i = 0; i < set->n_stop; i++)
         if (!(((char **)r->set.stop)[i] = strdup(set->stop[i])))
             return lutra_fail(err, LUTRA_E_NO_MEMORY, "request: out of memory");
-    TRY(copy_ends(s, r, set, err));
     TRY(copy_experiment(s, r, set, err));
     r->tags = set->chat_template ? text_reasoning_tags(set->chat_template) : s->model->tags;
     r->reasons = text_opens_reasoning(s->model->vocab, r->tags, set->prompt, set->n_prompt);
     r->channel = r->tags && r->tags->answer ? text_token_find(s->model->vocab, CHANNEL, strlen(CHANNEL)) : -1;
     r->set.chat_template = NULL;
+    TRY(copy_ends(s, r, set, err));
     TRY(prepare_budget(s, r, err));
     TRY(request_open_grammar(s, r, set, err));
     r->max_tok = request_max_tok(s, &r->set);

@@ -94,7 +94,7 @@ struct request {
     bool sees_all;   /* the grammar sees headers and reasoning, too */
     uint64_t *allow; /* [n_seq][n_allow] by slot: tokens that the sample may say next */
     int n_allow;
-    uint64_t *no_end;   /* [n_allow] all but tokens that end a sample; NULL: min_tokens is 0 */
+    uint64_t *no_end;   /* [n_allow] all but tokens that end a sample; NULL: it may always end */
     uint64_t start_us;  /* of lutra_end */
     int width;          /* slots that the watcher keeps while it runs; 0: samples take them as they come free */
     int32_t share;      /* blocks that each of these slots keeps, too; 0: samples wait for theirs */

@@ -2,6 +2,7 @@
  *
  * A budget of thoughts: so many tokens, then the tag that ends reasoning, then an answer.
  */
+#include "engine/session_impl.h"
 #include "engine_fixture.h"
 
 enum { N_MOST = 64 };
@@ -105,6 +106,51 @@ static void the_tag_comes_when_the_budget_is_used_up(void **state)
     fixture_close(&f);
 }
 
+/* A model that would rather end than say "a": thoughts do not end a text that a grammar still wants an answer of. */
+static void thoughts_do_not_end_what_owes_an_answer(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *grammar, *text;
+        int stop_token; /* 1: it would rather say another token that ends it */
+    } cases[] = {{"root ::= \"aa\"", "aaa</think>aa", 0}, {"root ::= \"aa\"", "aaa</think>aa", 1},
+        {"root ::= \"aa\"?", "", 0}, {NULL, "", 0}, {"root ::= \"a\" | \"b\" root", "aaa</think>a", 0}};
+    struct fixture f;
+    static struct heard h;
+    fixture_open(&f, "tiny-qwen2", "F16", 1);
+    fixture_session(&f, 2, 256);
+    int32_t eog = 0, prompt[32], stop_token = byte_token(&f, "z");
+    while (!text_is_eog(f.model->vocab, eog)) eog++;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct lutra_logit_bias bias[] = {{cases[i].stop_token ? stop_token : eog, 2000}, {byte_token(&f, "a"), 1000}};
+        struct lutra_request r;
+        struct lutra_sampling sampling;
+        memset(&h, 0, sizeof h);
+        h.guess = bias[1].token;
+        lutra_request_init(&r, sizeof r);
+        lutra_sampling_init(&sampling, sizeof sampling);
+        sampling.temperature = 0;
+        sampling.bias = bias;
+        sampling.n_bias = 2;
+        OK(lutra_tokenize(f.model, "<think>", 7, 0, prompt, 32, &r.n_prompt, err));
+        r.prompt = prompt;
+        r.n_samples = 2;
+        r.max_tokens = 26;
+        r.sampling = &sampling;
+        r.chat_template = "</think>";
+        r.reasoning_budget = 3;
+        r.grammar = cases[i].grammar;
+        r.stop_tokens = &stop_token;
+        r.n_stop_tokens = cases[i].stop_token;
+        r.on_text = on_text;
+        r.on_draft = on_draft;
+        r.user = &h;
+        OK(lutra_generate(f.s, &r, err));
+        for (int k = 0; k < 2; k++) assert_string_equal(h.text[k], cases[i].text);
+    }
+    fixture_close(&f);
+}
+
 static void a_budget_without_tags_is_refused(void **state)
 {
     (void)state;
@@ -130,6 +176,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_tag_comes_when_the_budget_is_used_up),
+        cmocka_unit_test(thoughts_do_not_end_what_owes_an_answer),
         cmocka_unit_test(a_budget_without_tags_is_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
