@@ -13,9 +13,9 @@
 #include "cpu/peaks.h"
 #include "cpu/program_impl.h"
 
-/* Beside OP_MATMUL and gates. */
 enum {
-    CUT_KINDS = 1 << OP_HEAD | 1 << OP_ATTENTION | 1 << OP_KV_APPEND | 1 << OP_ROPE | 1 << OP_RMS_NORM,
+    CUT_KINDS =
+        SHARED_BY_OUTPUTS | 1 << OP_HEAD | 1 << OP_ATTENTION | 1 << OP_KV_APPEND | 1 << OP_ROPE | 1 << OP_RMS_NORM,
 };
 enum { MAX_ROWS = 4096, PROMPT_ROWS = 96, PACK_PANELS = 4, STREAM_BYTES = 512 << 20, LARGE_BYTES = 32 << 20 };
 
@@ -105,6 +105,7 @@ static int cpu_supports(struct device *self, const struct op_list *list, const s
 struct pack_job {
     const struct weight *weight;
     const struct packed *packed;
+    const void *source; /* of the first of its outputs */
     void *data;
     size_t panels;
     atomic_size_t next;
@@ -120,7 +121,7 @@ static void pack_some(void *arg, int ith, int nth)
         size_t panel = atomic_fetch_add_explicit(&j->next, PACK_PANELS, memory_order_relaxed);
         if (panel >= j->panels) return;
         size_t n = j->panels - panel < PACK_PANELS ? j->panels - panel : PACK_PANELS;
-        p->gemm->pack(p->gemm, j->weight->tensor.data, p->n_out, p->n_in, panel, n, j->data);
+        p->gemm->pack(p->gemm, j->source, p->n_out, p->n_in, panel, n, j->data);
     }
 }
 
@@ -138,15 +139,20 @@ static void read_stored(void *arg, int ith, int nth)
     }
 }
 
+static void free_packed(struct cpu_device *d, struct packed *p)
+{
+    slab_give(&d->slabs, p->slab);
+    expert_cache_close(&p->cache);
+    free(p);
+    d->n_change++;
+}
+
 static void cpu_release(struct device *self, struct weight *weight)
 {
-    if (!weight->packed) return;
-    slab_give(&self_of(self)->slabs, weight->packed->slab);
-    expert_cache_close(&weight->packed->cache);
-    free(weight->packed);
-    weight->packed = NULL;
-    weight->packed_bytes = 0;
-    self_of(self)->n_change++;
+    struct held *h = weight_held(weight, self);
+    if (!h || !h->packed) return;
+    free_packed(self_of(self), h->packed);
+    weight_forget(h);
 }
 
 /* False: the source is all it needs. */
@@ -156,8 +162,9 @@ static bool cpu_packed(struct device *self, const struct weight *w, struct packe
     if (!(w->use & WEIGHT_MATMUL) || check_weight(d, w, NULL) < 0) return false;
     if (w->tensor.ne[0] <= 0 || w->tensor.ne[1] <= 0) return false;
     const struct cpu_gemm *g = &d->kernels.gemm[w->tensor.type];
+    const struct packed *p = weight_packed(w, self);
     *out = (struct packed_view){.layout = g->layout,
-        .data = w->packed ? w->packed->data : NULL,
+        .data = p && p->n_out == (size_t)w->tensor.ne[1] ? p->data : NULL,
         .bytes = g->packed_bytes(g, (size_t)w->tensor.ne[1], (size_t)w->tensor.ne[0])};
     return out->layout && out->bytes > 0;
 }
@@ -175,8 +182,31 @@ static bool use_stored(struct cpu_device *d, const struct weight *w, struct pack
 static void pack_all(struct cpu_device *d, const struct weight *w, const struct packed *p, void *data)
 {
     size_t panels = (p->n_out + (size_t)p->gemm->mr - 1) / (size_t)p->gemm->mr;
-    struct pack_job job = {.weight = w, .packed = p, .data = data, .panels = panels};
+    const uint8_t *rows = w->tensor.data;
+    size_t row_bytes = p->first ? w->tensor.bytes / (size_t)w->tensor.ne[1] : 0;
+    struct pack_job job = {
+        .weight = w, .packed = p, .source = rows + p->first * row_bytes, .data = data, .panels = panels};
     pool_run(d->pool, pack_some, &job);
+}
+
+/* Outputs first .. first + n - 1 of the weight, at `data`, which is `whole`'s place for its first. */
+static void pack_range(
+    struct cpu_device *d, const struct weight *w, const struct packed *whole, size_t first, size_t n, uint8_t *data)
+{
+    struct packed part = *whole;
+    part.first = first, part.n_out = n;
+    size_t before = first - whole->first;
+    if (n) pack_all(d, w, &part, data + (before ? whole->gemm->packed_bytes(whole->gemm, before, whole->n_in) : 0));
+}
+
+/* As pack_all; what `had` has of it is taken from there. */
+static void pack_rest(
+    struct cpu_device *d, const struct weight *w, const struct packed *p, const struct packed *had, uint8_t *data)
+{
+    size_t end = had->first + had->n_out, before = had->first - p->first;
+    pack_range(d, w, p, p->first, before, data);
+    memcpy(data + (before ? p->gemm->packed_bytes(p->gemm, before, p->n_in) : 0), had->data, had->bytes);
+    pack_range(d, w, p, end, p->first + p->n_out - end, data);
 }
 
 static const struct cpu_gemm *bulk_of(const struct cpu_device *d, const struct weight *w)
@@ -185,8 +215,11 @@ static const struct cpu_gemm *bulk_of(const struct cpu_device *d, const struct w
     return bulk->run && !w->i8row ? bulk : NULL;
 }
 
-static int pack_weight(struct cpu_device *d, struct weight *w, struct packed *p, struct lutra_error *err)
+/* had: what there is of it, or NULL. */
+static int pack_weight(
+    struct cpu_device *d, struct weight *w, struct packed *p, const struct packed *had, struct lutra_error *err)
 {
+    const bool whole = p->n_out == (size_t)w->tensor.ne[1]; /* a stored copy is */
     void *data;
     p->gemm = &d->kernels.gemm[w->tensor.type];
     p->i8row = w->i8row;
@@ -197,25 +230,28 @@ static int pack_weight(struct cpu_device *d, struct weight *w, struct packed *p,
             p->n_out, p->n_in);
     }
     const bool some = w->n_packed < w->n_expert; /* experts */
-    if (w->stored && (some || !w->copy_stored)) {
+    if (w->stored && whole && (some || !w->copy_stored)) {
         if (!use_stored(d, w, p, NULL)) p->data = w->stored = NULL;
         if (p->data && !some) return 0;
     }
     if (some) return expert_cache_open(&p->cache, p->gemm, w, w->stored, d->pool, err);
     TRY(slab_take(&d->slabs, p->bytes, w->tensor.name, &p->slab, &data, err));
     p->data = data;
-    if (w->stored) {
+    if (w->stored && whole) {
         if (use_stored(d, w, p, data)) return 0;
         w->stored = NULL;
         memset(data, 0, p->bytes); /* as a slab gives it */
     }
-    pack_all(d, w, p, data);
+    if (had && had->data && had->gemm == p->gemm)
+        pack_rest(d, w, p, had, data);
+    else
+        pack_all(d, w, p, data);
     return 0;
 }
 
 static void cpu_repack(struct device *self, struct weight *weight)
 {
-    const struct packed *p = weight->packed;
+    const struct packed *p = weight_packed(weight, self);
     pack_all(self_of(self), weight, p, (void *)p->data); /* a slab's, never a stored copy */
 }
 
@@ -224,24 +260,28 @@ static int cpu_prepare(struct device *self, struct weight *weight, bool *keeps_s
     struct cpu_device *d = self_of(self);
     const struct tensor *t = &weight->tensor;
     *keeps_source = false;
-    if (weight->packed) return lutra_fail(err, LUTRA_E_ARGUMENT, "cpu: tensor '%s' is prepared already", t->name);
+    if (weight_is_ready(weight, self))
+        return lutra_fail(err, LUTRA_E_ARGUMENT, "cpu: tensor '%s' is prepared already", t->name);
     TRY(check_weight(d, weight, err));
     if (t->ne[0] <= 0 || t->ne[1] <= 0) return lutra_fail(err, LUTRA_E_ARGUMENT, "cpu: tensor '%s' is empty", t->name);
+    struct held *h = weight_to_prepare(weight, self, err);
+    if (!h) return LUTRA_E_UNSUPPORTED;
     struct packed *p = calloc(1, sizeof *p);
     if (!p) return lutra_fail(err, LUTRA_E_NO_MEMORY, "cpu: no memory for tensor '%s'", t->name);
     p->n_in = (size_t)t->ne[0];
-    p->n_out = (size_t)t->ne[1];
-    weight->packed = p;
-    d->n_change++;
-    if (!(weight->use & WEIGHT_MATMUL)) {
-        *keeps_source = true;
-        return 0;
+    p->first = (size_t)h->want.first;
+    p->n_out = (size_t)h->want.n;
+    *keeps_source = !(weight->use & WEIGHT_MATMUL);
+    int rc = *keeps_source ? 0 : pack_weight(d, weight, p, h->packed, err);
+    if (rc < 0) {
+        free_packed(d, p);
+        return rc;
     }
-    int rc = pack_weight(d, weight, p, err);
-    *keeps_source = p->cache != NULL;
-    weight->packed_bytes = p->bytes;
-    if (rc < 0) cpu_release(self, weight);
-    return rc;
+    *keeps_source |= p->cache != NULL;
+    if (h->packed) free_packed(d, h->packed);
+    h->packed = p, h->has = h->want, h->bytes = p->bytes;
+    d->n_change++;
+    return 0;
 }
 
 /* ---- steps ---- */
@@ -406,8 +446,8 @@ static bool cpu_account(struct device *self, const struct op_list *list, int lin
     uint64_t use = 0, hit = 0, pack = 0, ahead = 0, ahead_used = 0;
     for (int i = 0; i < list->n_op; i++) {
         const struct op *op = &list->op[i];
-        if (op->kind != OP_EXPERTS || !op->weight[0]->packed || op->weight[0]->device != self) continue;
-        const struct expert_cache *s = op->weight[0]->packed->cache;
+        const struct packed *p = op->kind == OP_EXPERTS ? weight_packed(op->weight[0], self) : NULL;
+        const struct expert_cache *s = p ? p->cache : NULL;
         if (!s || op->matmul.experts.by_slot) continue; /* the layer's others are used with its first */
         use += s->n_use, hit += s->n_hit, pack += s->n_pack, ahead += s->n_ahead, ahead_used += s->n_ahead_used;
     }

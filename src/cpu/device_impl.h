@@ -27,6 +27,7 @@ struct packed {
     struct slab *slab;           /* NULL: data is the weight's stored copy */
     const void *data;            /* gemm->packed_bytes; NULL: only some experts are packed */
     struct expert_cache *cache;  /* those, or where their packed copy is read as they are used; NULL: all are here */
+    size_t first;                /* of the weight's outputs, a multiple of 32: where those of this begin */
     size_t n_out, n_in, bytes;
 };
 
@@ -93,6 +94,12 @@ struct cpu_device {
 static inline struct cpu_device *cpu_store(struct cpu_device *d)
 {
     return d->base.store ? (struct cpu_device *)d->base.store : d;
+}
+
+/* What it has of a weight; NULL: nothing is prepared. */
+static inline const struct packed *cpu_packed_of(const struct cpu_device *d, const struct weight *w)
+{
+    return weight_packed(w, d->base.store ? d->base.store : &d->base);
 }
 
 /* device.c: a segment from its beginning to its end, on the caller and the pool's workers. */

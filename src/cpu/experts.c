@@ -161,10 +161,10 @@ static bool waits(struct ahead *ahead)
 }
 
 /* Asks for experts of an operation: those that rows have chosen, or likely ones. */
-static void want(const struct op *op, const struct sorted *s, const bool *likely)
+static void want(const struct worker *w, const struct op *op, const struct sorted *s, const bool *likely)
 {
     for (int k = 0; k < op->n_weight; k++) {
-        const struct packed *p = op->weight[k]->packed;
+        const struct packed *p = cpu_packed_of(w->run->device, op->weight[k]);
         for (int e = 0; p && p->cache && e < s->n_expert && e < p->cache->n_expert; e++)
             if (likely ? likely[e] : s->start[e] < s->start[e + 1]) expert_cache_want(p->cache, e);
     }
@@ -182,13 +182,13 @@ static void read_ahead(const struct worker *w, const struct instr *in, const str
         if (op->kind != OP_EXPERTS) continue;
         if (op->layer != layer && next) return;
         if (op->layer != layer) {
-            const struct packed *p = op->weight[0]->packed;
+            const struct packed *p = cpu_packed_of(w->run->device, op->weight[0]);
             if (!p || !p->cache || p->cache->n_expert != s->n_expert) return;
             next = p->cache;
             layer = op->layer;
             expert_cache_likely(next, ahead->id, n, most);
         }
-        want(op, s, next ? next->likely : NULL);
+        want(w, op, s, next ? next->likely : NULL);
     }
 }
 

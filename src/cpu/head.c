@@ -145,7 +145,7 @@ static bool run_pass(struct worker *w, const struct instr *in, int row, int n)
     const struct segment *s = w->run->segment;
     struct cpu_scratch *scratch = &w->run->device->scratch;
     const struct op *op = in->op;
-    const struct packed *p = op->weight[0]->packed;
+    const struct packed *p = cpu_packed_of(w->run->device, op->weight[0]);
     float *logits = scratch->logits + (size_t)w->ith * HEAD_ROWS * HEAD_OUTPUTS;
     const struct columns own = head_share(s->share, (int64_t)p->n_out);
     size_t n_part = (size_t)head_units((int64_t)p->n_out), mr = (size_t)p->gemm->mr;

@@ -91,7 +91,7 @@ static struct cpu_gemm_args unit_args(const struct worker *w, const struct matmu
     return (struct cpu_gemm_args){.gemm = gemm,
         .packed = part->packed,
         .act = act_of(w, part->form[t->class], t),
-        .out = cpu_value_row(w, part->out, t->first) + panel * (size_t)gemm->mr,
+        .out = cpu_value_row(w, part->out, t->first) + part->first + panel * (size_t)gemm->mr,
         .out_stride = (size_t)part->out_stride,
         .bias = part->bias,
         .n_out = part->n_out,

@@ -50,16 +50,21 @@ static size_t unit_panels(
     return (want / panel_bytes + UNIT_STREAMS) / UNIT_STREAMS * UNIT_STREAMS;
 }
 
-static int compile_part(struct matmul *m, const struct packed *p, struct share share, size_t total_bytes,
-    size_t n_thread, struct lutra_error *err)
+static int compile_part(struct matmul *m, const struct weight *w, const struct packed *p, struct share share,
+    size_t total_bytes, size_t n_thread, struct lutra_error *err)
 {
     struct part *part = &m->part[m->n_part++];
+    const size_t n_expert = (size_t)(m->experts ? m->experts->n_expert : 1);
+    struct columns own = share_columns(share, w->tensor.ne[1] / (int64_t)n_expert);
+    if (own.first < (int64_t)p->first || own.first + own.n > (int64_t)(p->first + p->n_out / n_expert))
+        return lutra_fail(err, LUTRA_E_ARGUMENT, "cpu: tensor '%s': outputs %lld to %lld are not prepared",
+            w->tensor.name, (long long)own.first, (long long)(own.first + own.n - 1));
     part->packed = p->data;
     part->cache = p->cache;
-    part->n_out = p->n_out / (size_t)(m->experts ? m->experts->n_expert : 1);
+    part->first = p->first;
+    part->n_out = p->n_out / n_expert;
     size_t mr = (size_t)p->gemm->mr, whole = (part->n_out + mr - 1) / mr;
-    struct columns own = share_columns(share, (int64_t)part->n_out);
-    part->first_panel = (size_t)own.first / mr;
+    part->first_panel = ((size_t)own.first - p->first) / mr;
     part->panels = ((size_t)own.n + mr - 1) / mr;
     if (part->panels < whole) total_bytes = total_bytes / whole * part->panels;
     for (enum row_shape s = SHAPE_FEW; s < SHAPES; s++) {
@@ -78,10 +83,12 @@ static int compile_part(struct matmul *m, const struct packed *p, struct share s
     return 0;
 }
 
-bool cpu_matmul_has_bulk(const struct op *op)
+bool cpu_matmul_has_bulk(const struct cpu_device *d, const struct op *op)
 {
-    for (int i = 0; i < op->n_weight; i++)
-        if (op->weight[i]->packed && op->weight[i]->packed->bulk) return true;
+    for (int i = 0; i < op->n_weight; i++) {
+        const struct packed *p = cpu_packed_of(d, op->weight[i]);
+        if (p && p->bulk) return true;
+    }
     return false;
 }
 
@@ -94,14 +101,15 @@ static int compile_matmul(const struct cpu_device *d, const struct op_list *list
         .n_in = (size_t)list->value[op->in[0]].dim,
         .experts = op->kind == OP_EXPERTS ? &op->matmul.experts : NULL,
         .route = op->in[1],
-        .bulk = op->kind == OP_MATMUL && cpu_matmul_has_bulk(op)};
+        .bulk = op->kind == OP_MATMUL && cpu_matmul_has_bulk(d, op)};
     if (m->experts && m->experts->by_slot) m->n_in /= (size_t)m->experts->n_used;
     for (int i = 0; i < op->n_weight; i++)
-        total_bytes += op->weight[i]->packed->bytes / (size_t)(m->experts ? m->experts->n_expert : 1);
+        total_bytes += cpu_packed_of(d, op->weight[i])->bytes / (size_t)(m->experts ? m->experts->n_expert : 1);
     for (int i = 0; i < op->n_weight; i++) {
-        TRY(compile_part(m, op->weight[i]->packed, share, total_bytes, (size_t)pool_size(d->pool), err));
+        const struct packed *p = cpu_packed_of(d, op->weight[i]);
+        TRY(compile_part(m, op->weight[i], p, share, total_bytes, (size_t)pool_size(d->pool), err));
         if (op->kind == OP_HEAD) continue;
-        m->part[i].bias = op->matmul.bias[i];
+        m->part[i].bias = op->matmul.bias[i] ? op->matmul.bias[i] + p->first : NULL;
         m->part[i].out = op->out[i];
         m->part[i].out_stride = list->value[op->out[i]].dim;
     }
@@ -123,15 +131,15 @@ static cpu_pointwise *gate_of(const struct cpu_kernels *k, enum op_kind kind)
 }
 
 /* Whether weights and values of a matmul, a gate and a matmul allow them to be one: of one shape and class. */
-static bool can_gate(const struct op_list *list, const struct op *op)
+static bool can_gate(const struct cpu_device *d, const struct op_list *list, const struct op *op)
 {
     const struct op *gate = op + 1, *next = op + 2;
     if (op->n_weight != 2 || gate->in[0] != op->out[0] || gate->in[1] != op->out[1] || gate->out[0] != next->in[0])
         return false;
-    const struct packed *a = op->weight[0]->packed, *b = op->weight[1]->packed;
+    const struct packed *a = cpu_packed_of(d, op->weight[0]), *b = cpu_packed_of(d, op->weight[1]);
     if (!a->bulk || a->bulk != b->bulk || !a->bulk->takes_gate || a->n_out != b->n_out || a->n_out % 32) return false;
     for (int i = 0; i < next->n_weight; i++) {
-        const struct packed *p = next->weight[i]->packed;
+        const struct packed *p = cpu_packed_of(d, next->weight[i]);
         if (!p->bulk || p->bulk->act_row != a->bulk->act_row || p->n_in != a->n_out) return false;
     }
     if (list->value[gate->out[0]].rows != list->value[op->in[0]].rows) return false;
@@ -146,7 +154,7 @@ static void join_gate(const struct cpu_device *d, const struct op_list *list, st
     const struct op *op = in->op;
     if (op->kind != OP_MATMUL || !gate_of(&d->kernels, op[1].kind) || op[2].kind != OP_MATMUL) return;
     struct matmul *first = in->matmul;
-    first->gated = first->bulk && first->n_form + in[2].matmul->n_form <= ACT_FORMS && can_gate(list, op);
+    first->gated = first->bulk && first->n_form + in[2].matmul->n_form <= ACT_FORMS && can_gate(d, list, op);
 }
 
 /* ---- programs ---- */
@@ -188,10 +196,10 @@ static bool multiplies(const struct op *op)
     return (op_info_of(op->kind)->use & WEIGHT_MATMUL) != 0;
 }
 
-static int check_prepared(const struct op *op, struct lutra_error *err)
+static int check_prepared(const struct cpu_device *d, const struct op *op, struct lutra_error *err)
 {
     for (int i = 0; i < op->n_weight; i++) {
-        const struct packed *p = op->weight[i]->packed;
+        const struct packed *p = cpu_packed_of(d, op->weight[i]);
         if (p && (p->gemm || !multiplies(op))) continue;
         return lutra_fail(err, LUTRA_E_ARGUMENT, "cpu: %s of layer %d: tensor '%s' is not prepared for it",
             op_name(op->kind), op->layer, op->weight[i]->tensor.name);
@@ -203,7 +211,7 @@ static int compile_op(
     struct cpu_device *d, struct program *p, struct instr *in, struct share share, struct lutra_error *err)
 {
     const struct op *op = in->op;
-    TRY(check_prepared(op, err));
+    TRY(check_prepared(d, op, err));
     if (multiplies(op)) {
         TRY(compile_matmul(d, p->list, op, share, in->matmul, err));
     } else if (op->kind == OP_ROPE) {
@@ -240,9 +248,11 @@ static int compile(struct cpu_device *d, struct program *p, struct compiled *c, 
         struct instr *in = &c->instr[i];
         TRY(compile_op(d, p, in, share, err));
         if (op->kind == OP_ROPE) span.ropes |= 1u << in->rope;
-        for (int k = 0; multiplies(op) && k < op->n_weight; k++)
+        for (int k = 0; multiplies(op) && k < op->n_weight; k++) {
+            const struct packed *w = cpu_packed_of(d, op->weight[k]);
             *(in->matmul->rows == ROWS_OUT ? &span.out_row_bytes : &span.all_row_bytes) +=
-                (double)op->weight[k]->packed->bytes * part;
+                (double)w->bytes * part * (double)op->weight[k]->tensor.ne[1] / (double)w->n_out;
+        }
     }
     for (int i = first; i + 2 < first + n; i++) join_gate(d, p->list, &c->instr[i]);
     for (int i = first; i < first + n; i++) c->owner[i] = first;

@@ -36,8 +36,9 @@ struct units {
 struct part {
     const struct cpu_gemm *gemm[CLASSES];
     const void *packed;
-    struct expert_cache *cache; /* in place of that, where experts are packed as they are used; or NULL */
-    const float *bias;
+    struct expert_cache *cache;        /* in place of that, where experts are packed as they are used; or NULL */
+    size_t first;                      /* of the weight's outputs: those that are packed begin there, ... */
+    const float *bias;                 /* ... and this */
     size_t n_out, first_panel, panels; /* panels: of the segment's share */
     int out, out_stride;               /* value, and its dim */
     int form[CLASSES];                 /* of the activations its kernels take */
@@ -131,7 +132,7 @@ int cpu_program_find(struct cpu_device *d, const struct segment *segment, const 
     const struct span **span, struct lutra_error *err);
 
 /* Whether any weight of an OP_MATMUL has kernels for bulk rows. */
-bool cpu_matmul_has_bulk(const struct op *op);
+bool cpu_matmul_has_bulk(const struct cpu_device *d, const struct op *op);
 
 /* ---- a step under way ---- */
 

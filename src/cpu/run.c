@@ -82,7 +82,7 @@ static void embed_row(const struct worker *w, const struct instr *in, int row)
 {
     const struct op *op = in->op;
     const struct weight *weight = op->weight[0];
-    const struct packed *p = weight->packed;
+    const struct packed *p = cpu_packed_of(w->run->device, weight);
     float *out = cpu_value_row(w, op->out[0], row);
     int32_t index = ref_embed_index(op->embed.by, &w->run->segment->step->batch->row[row]);
     if (!p->gemm) {

@@ -165,7 +165,7 @@ static int split_at(runtime_settings *set, int i, float *out, struct lutra_error
             return lutra_fail(err, LUTRA_E_ARGUMENT, "split '%s': it is positive numbers with commas", set->split);
         at = *end ? end + 1 : NULL;
         if (!at && k < i)
-            return lutra_fail(err, LUTRA_E_ARGUMENT, "split '%s': it has no number for cluster %d", set->split, k + 2);
+            return lutra_fail(err, LUTRA_E_ARGUMENT, "split '%s': it has no number for device %d", set->split, k + 2);
     }
     return 0;
 }
@@ -179,15 +179,10 @@ static int open_cluster(struct device_set *all, runtime_settings *set, const cha
     if (n < 0) return n;
     snprintf(own, sizeof own, "%.*s", (int)n_name, name);
     struct cpu_device_settings settings = {.name = own, .speed = (float)n, .cpu = cpu[0]};
-    float part;
-    int before = 0;
-    for (int i = 0; i < all->n_device; i++) before += all->device[i]->caps.speed > 0;
     settings.repeat = repeat_of(name, n_name, err);
     if (settings.repeat < 0) return settings.repeat;
-    TRY(split_at(set, before, &part, err));
-    if (part > 0) settings.speed = part;
     TRY(find_isa(set, &settings.isa, err));
-    if (all->cpu && !(all->cpu->caps.speed > 0))
+    if (all->cpu && strncmp(all->cpu->name, "cpu:", 4) != 0)
         return lutra_fail(
             err, LUTRA_E_ARGUMENT, "device '%s' beside '%s', which has all processors", own, all->cpu->name);
     if (!all->cpu) return open_cpu_with(all, settings, all->pool, own, out, text, n_text, err);
@@ -333,7 +328,11 @@ static int open_device(
             (int)(n_name < 60 ? n_name : 60), name);
     size_t at = strlen(all->text);
     snprintf(all->text + at, sizeof all->text - at, "%s%s", all->n_device ? "; " : "", text);
-    all->n_device++;
+    struct device *d = all->device[all->n_device++];
+    if (phone || !d->caps.shares) return 0;
+    float part;
+    TRY(split_at(set, all->n_device - 1, &part, err));
+    if (part > 0) d->caps.speed = part;
     return 0;
 }
 
@@ -345,7 +344,10 @@ static int open_listed(struct device_set *all, runtime_settings *set, struct lut
         TRY(open_device(all, set, name, n, err));
         name = name[n] ? name + n + 1 : NULL;
     }
-    return all->cpu ? 0 : open_device(all, set, "cpu", 3, err);
+    if (all->cpu) return 0;
+    struct lutra_runtime_settings unnamed = *set;
+    unnamed.split = NULL;
+    return open_device(all, &unnamed, "cpu", 3, err);
 }
 
 int device_set_open(struct device_set *all, runtime_settings *set, struct clock *clock, struct lutra_error *err)

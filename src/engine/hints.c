@@ -91,25 +91,19 @@ void hints_make(lutra_session *s)
 static void let_go(lutra_session *s)
 {
     struct hints *h = &s->hints;
-    if (h->weight.packed) h->weight.device->ops->release(h->weight.device, &h->weight);
-    h->weight.device = NULL;
-}
-
-static int prepare(struct weight *w, struct lutra_error *err)
-{
-    bool keeps;
-    return w->device->ops->prepare(w->device, w, &keeps, err);
+    struct held *held = &h->weight.held[0];
+    if (held->packed) held->device->ops->release(held->device, &h->weight);
+    held->device = NULL;
 }
 
 static int open_plan(lutra_session *s, struct lutra_error *err)
 {
     struct hints *h = &s->hints;
-    struct device *device[PLAN_DEVICES];
-    int n_device = model_devices(s->model, device);
-    TRY(plan_open(h->plan, &h->list, device, n_device, err));
+    bool keeps;
+    TRY(model_open_plan(s->model, PASS_FEW, &h->list, h->plan, err));
     if (h->n_short) {
-        h->weight.device = device_store(h->plan->device[h->plan->piece[h->plan->n_piece - 1].device]);
-        TRY(prepare(&h->weight, err));
+        struct device *last = h->plan->device[h->plan->piece[h->plan->n_piece - 1].device];
+        TRY(device_store(last)->ops->prepare(device_store(last), &h->weight, &keeps, err));
     }
     for (int i = 0; i < h->plan->n_device; i++) {
         struct device *d = h->plan->device[i];
@@ -163,13 +157,10 @@ static void add(struct list *l, int32_t token)
 
 static int prepare_again(struct weight *w, struct lutra_error *err)
 {
-    const struct device_extras *extras = w->device->extras;
-    if (!extras || !extras->repack) {
-        w->device->ops->release(w->device, w);
-        return prepare(w, err);
-    }
-    extras->repack(w->device, w);
-    return 0;
+    struct device *d = w->held[0].device;
+    bool keeps, again = d->extras && d->extras->repack;
+    (again ? d->extras->repack : d->ops->release)(d, w);
+    return again ? 0 : d->ops->prepare(d, w, &keeps, err);
 }
 
 /* That of this pass, prepared unless it is the last one's. */

@@ -7,11 +7,12 @@
  */
 #include "engine/session_impl.h"
 
-/* The device that allocates: one with memory of its own, so that nothing of it needs to be copied; else the CPU.  For
- * the cache, one that uses it. */
+/* The device that allocates: one with memory of its own, so that nothing of it needs to be copied; else the CPU, also
+ * for values whose columns come from several devices.  For the cache, one that uses it. */
 static struct device *home_of(const lutra_session *s, bool cache)
 {
     const struct plan *plan = &s->model->plan;
+    if (!cache && plan_mixes(plan)) return s->model->runtime->devices.cpu;
     for (int i = 0; i < plan->n_device; i++)
         if (plan->device[i]->memory && (!cache || plan_keeps_cache(plan, plan->device[i]))) return plan->device[i];
     return s->model->runtime->devices.cpu;
@@ -157,6 +158,7 @@ static int follow_hints(lutra_session *s, struct lutra_error *err)
 int memory_follow(lutra_session *s, struct lutra_error *err)
 {
     TRY(follow(s, &s->model->plan, err));
+    TRY(follow(s, &s->model->plan_many, err));
     TRY(follow_hints(s, err));
     if (s->n_plan != s->model->n_plan) kv_host_wrote_all(s->kv); /* who reads a layer may have nothing of it */
     s->n_plan = s->model->n_plan;

@@ -37,35 +37,14 @@ static int open_chat(struct lutra_model *m, struct lutra_error *err)
 
 /* ---- weights ---- */
 
-/* Which device the plan gives each weight to. */
-static int place_weight(struct weight *w, struct device *d, struct lutra_error *err)
-{
-    if (!w->device) w->device = d;
-    if (w->device == d) return 0;
-    return lutra_fail(
-        err, LUTRA_E_UNSUPPORTED, "tensor '%s' would be needed by %s and %s", w->tensor.name, w->device->name, d->name);
-}
-
-static int place_by_plan(const struct plan *plan, struct lutra_error *err)
-{
-    for (int p = 0; p < plan->n_piece; p++) {
-        const struct plan_piece *piece = &plan->piece[p];
-        for (int i = piece->first; i < piece->first + piece->n; i++) {
-            const struct op *op = &plan->list->op[i];
-            for (int k = 0; k < op->n_weight; k++)
-                TRY(place_weight(op->weight[k], device_store(plan->device[piece->device]), err));
-        }
-    }
-    return 0;
-}
-
 static int place_weights(struct lutra_model *m, struct lutra_error *err)
 {
-    TRY(place_by_plan(&m->plan, err));
-    TRY(place_by_plan(&m->plan_many, err));
+    TRY(plan_give_weights(&m->plan, err));
+    TRY(plan_give_weights(&m->plan_many, err));
     for (int i = 0; i < model_n_weight(m->model); i++) {
         struct weight *w = model_weight(m->model, i);
-        if (!w->device) w->device = m->runtime->devices.cpu; /* no operation uses it */
+        if (weight_is_given(w)) continue; /* else no operation uses it */
+        TRY(weight_give(w, m->runtime->devices.cpu, (struct columns){0, w->tensor.ne[1]}, err));
     }
     return 0;
 }
@@ -76,9 +55,9 @@ static void release_device(struct lutra_model *m, struct device *d)
     for (int i = 0; i < model_n_weight(m->model); i++) {
         struct weight *w = model_weight(m->model, i);
         if (w->only == d) w->only = NULL;
-        if (w->device != d) continue;
-        if (w->packed) d->ops->release(d, w);
-        w->device = NULL;
+        struct held *h = weight_held(w, d);
+        if (h && h->packed) d->ops->release(d, w);
+        if (h) h->device = NULL;
     }
     if (d->memory) d->memory->unload(d, model_ops(m->model));
 }
@@ -94,12 +73,19 @@ static void release_weights(struct lutra_model *m)
     turn_give(&m->runtime->turn, TURN_ALL);
 }
 
+/* On every device that has not all that it is to have. */
 static int prepare_weight(struct lutra_model *m, struct weight *w, struct lutra_error *err)
 {
-    bool keeps_source = true, stored = w->stored != NULL;
+    bool keeps_source = false, stored = w->stored != NULL;
+    int rc = 0;
     weights_fetch(m->weights, &w->tensor);
     turn_take(&m->runtime->turn, TURN_ALL);
-    int rc = w->device->ops->prepare(w->device, w, &keeps_source, err);
+    for (int i = 0; i < WEIGHT_HOLDERS && rc == 0; i++) {
+        struct device *d = w->held[i].device;
+        bool keeps = true;
+        if (d && !weight_is_ready(w, d)) rc = d->ops->prepare(d, w, &keeps, err);
+        keeps_source |= d && keeps;
+    }
     turn_give(&m->runtime->turn, TURN_ALL);
     if (rc < 0) return rc;
     m->n_damaged += stored && !w->stored;
@@ -114,9 +100,9 @@ static int load_constants(struct lutra_model *m, struct lutra_error *err)
 {
     int rc = 0;
     turn_take(&m->runtime->turn, TURN_ALL);
-    for (int i = 0; i < m->plan.n_device && rc == 0; i++) {
-        struct device *d = m->plan.device[i];
-        if (d->memory) rc = d->memory->load(d, model_ops(m->model), err);
+    for (int i = 0; i < m->runtime->devices.n_device && rc == 0; i++) {
+        struct device *d = m->runtime->devices.device[i];
+        if (d->memory && model_uses(m, d)) rc = d->memory->load(d, model_ops(m->model), err);
     }
     turn_give(&m->runtime->turn, TURN_ALL);
     return rc;
@@ -135,14 +121,14 @@ static int prepare_all(struct lutra_model *m, const struct lutra_model_settings 
 {
     uint64_t done = 0, total = 0;
     for (int i = 0; i < model_n_weight(m->model); i++)
-        if (!model_weight(m->model, i)->packed) total += model_weight(m->model, i)->tensor.bytes;
+        if (!weight_is_ready(model_weight(m->model, i), NULL)) total += model_weight(m->model, i)->tensor.bytes;
     for (int i = 0; i < model_n_weight(m->model); i++) {
         struct weight *w = model_weight(m->model, i);
-        if (w->packed) continue;
+        if (weight_is_ready(w, NULL)) continue;
         if (set->progress && set->progress(set->progress_user, "preparing weights", done, total))
             return lutra_fail(err, LUTRA_E_CANCELLED, "%s: loading was cancelled", weights_path(m->weights));
         const struct weight *next = i + 1 < model_n_weight(m->model) ? model_weight(m->model, i + 1) : NULL;
-        if (next && !next->stored && !next->packed && next->n_packed == next->n_expert)
+        if (next && !next->stored && !weight_is_ready(next, NULL) && next->n_packed == next->n_expert)
             weights_prefetch(m->weights, &next->tensor);
         TRY(prepare_weight(m, w, err));
         done += w->tensor.bytes;
@@ -178,9 +164,10 @@ static int read_ahead(struct lutra_model *m, struct lutra_error *err)
     int n = 0;
     for (int i = 0; i < n_weight; i++) {
         const struct weight *w = model_weight(m->model, i);
-        if (w->device->memory)
-            return lutra_fail(err, LUTRA_E_UNSUPPORTED, "progressive: %s keeps tensor '%s' in a memory of its own",
-                w->device->name, w->tensor.name);
+        for (int k = 0; k < WEIGHT_HOLDERS; k++)
+            if (w->held[k].device && w->held[k].device->memory)
+                return lutra_fail(err, LUTRA_E_UNSUPPORTED, "progressive: %s keeps tensor '%s' in a memory of its own",
+                    w->held[k].device->name, w->tensor.name);
     }
     struct reader_item *item = calloc((size_t)list->n_op * OP_WEIGHTS + 1, sizeof *item);
     if (!item) return lutra_fail(err, LUTRA_E_NO_MEMORY, "%s: out of memory", weights_path(m->weights));
@@ -197,7 +184,7 @@ static int read_ahead(struct lutra_model *m, struct lutra_error *err)
 
 static int hold(struct lutra_model *m, struct weight *w, struct lutra_error *err)
 {
-    if (w->packed) return 0;
+    if (weight_is_ready(w, NULL)) return 0;
     TRY(weights_reader_wait(m->reader, w->stored ? w->stored : w->tensor.data, err));
     return prepare_weight(m, w, err);
 }
@@ -250,7 +237,7 @@ int model_hold(struct lutra_model *m, const struct op *op, int n, struct lutra_e
     for (int i = 0; m->by_piece && i < n; i++) {
         for (int k = 0; k < op[i].n_weight; k++) {
             struct weight *w = op[i].weight[k];
-            if (!w->packed) TRY(prepare_weight(m, w, err));
+            if (!weight_is_ready(w, NULL)) TRY(prepare_weight(m, w, err));
         }
     }
     return 0;
@@ -262,7 +249,8 @@ void model_let_go(struct lutra_model *m, const struct op *op, int n)
     for (int i = 0; m->by_piece && i < n; i++) {
         for (int k = 0; k < op[i].n_weight; k++) {
             struct weight *w = op[i].weight[k];
-            w->device->ops->release(w->device, w);
+            for (int h = 0; h < WEIGHT_HOLDERS; h++)
+                if (w->held[h].packed) w->held[h].device->ops->release(w->held[h].device, w);
         }
     }
     turn_give(&m->runtime->turn, TURN_ALL);
@@ -421,6 +409,7 @@ static int open_block(lutra_model *m, lutra_model *trunk, struct lutra_error *er
     lutra_model_settings_init(&set, sizeof set);
     TRY(model_open_nextn(&m->model, trunk->model, err));
     for (int c = 0; c < PASS_CLASSES; c++) m->plan_kind[c] = PLAN_EVEN;
+    m->mixes = trunk->mixes;
     atomic_store(&m->devices, atomic_load(&trunk->devices));
     TRY(model_open_plans(m, err));
     return prepare_weights(m, &set, err);
@@ -503,11 +492,8 @@ void lutra_model_info_get(const lutra_model *m, struct lutra_model_info *info, s
         all.encoder = model_ops(m->model)->whole;
         all.ranks = model_ranks(m);
         all.n_param = model_n_param(m->model);
-        for (int i = 0; i < model_n_weight(m->model); i++) {
-            const struct weight *w = model_weight(m->model, i);
-            uint64_t n = w->n_expert ? (uint64_t)w->n_expert : 1, n_packed = w->n_expert ? (uint64_t)w->n_packed : 1;
-            if (w->packed_bytes) all.packed_bytes += w->tensor.bytes / n * n_packed;
-        }
+        for (int i = 0; i < model_n_weight(m->model); i++)
+            all.packed_bytes += weight_prepared_bytes(model_weight(m->model, i));
         static const enum quant_type f16[2] = {QUANT_F16, QUANT_F16};
         all.cache_bytes_per_token = kv_token_bytes(f16, model_ops(m->model)->layer, model_ops(m->model)->n_layer);
     }

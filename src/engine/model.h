@@ -40,7 +40,8 @@ struct lutra_model {
     struct plan plan, plan_many;   /* of passes of few rows, and of many: model_plan */
     struct profile *profile;       /* that says how its devices share, or NULL */
     enum profile_plan plan_kind[PASS_CLASSES];
-    char plan_text[96];         /* that in words; "": nothing is shared */
+    bool mixes;         /* devices whose numbers may be others share operations where the plan does not say otherwise */
+    char plan_text[96]; /* that in words; "": nothing is shared */
     struct demand_rates demand; /* of a pass */
     int n_plan;                 /* how often the plan has changed */
     struct row_cost cost;  /* of passes, as the last session to be closed has measured it; under the runtime's turn */
@@ -63,6 +64,9 @@ int model_open_block(lutra_model **out, lutra_model *trunk, struct lutra_error *
 
 /* plans.c: the plan of a pass. */
 struct plan *model_plan(lutra_model *m, int n_row);
+/* Opens such a plan of a list of its operations, on the devices that are left. */
+int model_open_plan(
+    lutra_model *m, enum pass_class rows, const struct op_list *list, struct plan *out, struct lutra_error *err);
 /* Its devices that are left, in order; returns how many. */
 int model_devices(const lutra_model *m, struct device *out[PLAN_DEVICES]);
 /* Whether one of its plans has this device. */

@@ -42,7 +42,7 @@ void packed_cache_find(struct lutra_model *m)
     for (int i = 0; i < n; i++) {
         struct weight *w = model_weight(m->model, i);
         struct packed_view v;
-        if (w->packed) continue;
+        if (weight_is_ready(w, NULL)) continue;
         bool kept = packed_view_of(w, &v);
         w->stored = kept ? packed_find(m->packed, v.layout, w->tensor.name, v.bytes, &w->stored_sum) : NULL;
         w->copy_stored = copy;

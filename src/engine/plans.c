@@ -68,12 +68,13 @@ int model_choose_devices(lutra_model *m, const char *names, struct lutra_error *
     return 0;
 }
 
-/* Whether several of them share operations. */
-static bool shares(const lutra_model *m)
+/* Whether several of them share operations; some: they could. */
+static bool shares(const lutra_model *m, bool some)
 {
     struct device *device[PLAN_DEVICES];
     int n = 0;
-    for (int i = model_devices(m, device) - 1; i >= 0; i--) n += device[i]->caps.speed > 0;
+    for (int i = model_devices(m, device) - 1; i >= 0; i--)
+        n += device[i]->caps.speed > 0 || ((some || m->mixes) && device[i]->caps.shares);
     return n > 1;
 }
 
@@ -156,22 +157,27 @@ int model_choose_plans(lutra_model *m, const char *wish, struct lutra_error *err
     int named = automatic ? -1 : plan_named(wish);
     const char *file = !automatic && named < 0 ? wish : NULL;
     for (int c = 0; c < PASS_CLASSES; c++) m->plan_kind[c] = named >= 0 ? (enum profile_plan)named : PLAN_EVEN;
-    if (file || named == PLAN_SOLVED || (automatic && shares(m) && !m->runtime->devices.split))
+    if (file || named == PLAN_SOLVED || (automatic && shares(m, true) && !m->runtime->devices.split))
         TRY(find_profile(m, file, !automatic, err));
     for (int c = 0; m->profile && named < 0 && c < PASS_CLASSES; c++) m->plan_kind[c] = m->profile->pass[c].best;
+    m->mixes = named == PLAN_EVEN || m->runtime->devices.split || m->profile;
     return 0;
 }
 
-static bool find_cuts(
-    const lutra_model *m, enum pass_class rows, struct device *const *device, int n_device, struct plan_cut *cut)
+/* A cut between devices whose numbers differ is the same for few rows and many: what a row gives may not depend on how
+ * many others are beside it. */
+static bool find_cuts(const lutra_model *m, enum pass_class rows, const struct op_list *list,
+    struct device *const *device, int n_device, struct plan_cut *cut)
 {
-    const struct op_list *list = model_ops(m->model);
+    const bool mixed = m->mixes && plan_devices_differ(device, n_device);
+    if (mixed) rows = PASS_FEW;
     enum profile_plan kind = m->plan_kind[rows];
-    if (kind == PLAN_EVEN) return false;
+    for (int i = 0; kind == PLAN_EVEN && i < list->n_op; i++) cut[i] = plan_cut_evenly(device, n_device);
+    if (kind == PLAN_EVEN) return mixed;
     if (kind == PLAN_SOLVED) return m->profile && profile_cuts(m->profile, rows, kind, list, device, n_device, cut);
     struct device *first = device[0];
     for (int i = n_device - 1; i >= 0; i--)
-        if (device[i]->caps.speed > 0) first = device[i];
+        if (device[i]->caps.speed > 0 || (mixed && device[i]->caps.shares)) first = device[i];
     for (int i = 0; i < list->n_op; i++) cut[i] = (struct plan_cut){.n = 1, .device = {first}, .part = {1}};
     return true;
 }
@@ -181,7 +187,7 @@ static void describe(lutra_model *m)
 {
     static const char *const what[] = {"one device", "by speed", "as solved"};
     const char *from = m->profile ? "from the profile" : "no profile";
-    if (!shares(m)) {
+    if (!shares(m, false)) {
         m->plan_text[0] = 0;
     } else if (m->plan_kind[PASS_FEW] == m->plan_kind[PASS_MANY]) {
         snprintf(m->plan_text, sizeof m->plan_text, "%s (%s)", what[m->plan_kind[PASS_FEW]], from);
@@ -192,19 +198,24 @@ static void describe(lutra_model *m)
     if (m->plan_text[0]) log_line(&m->runtime->log, LUTRA_LOG_INFO, "plan: %s", m->plan_text);
 }
 
-int model_open_plans(lutra_model *m, struct lutra_error *err)
+int model_open_plan(
+    lutra_model *m, enum pass_class rows, const struct op_list *list, struct plan *out, struct lutra_error *err)
 {
     struct device *device[PLAN_DEVICES];
-    const struct op_list *list = model_ops(m->model);
-    int n = model_devices(m, device), rc = 0;
+    int n = model_devices(m, device);
     struct plan_cut *cut = calloc((size_t)list->n_op + 1, sizeof *cut);
     if (!cut) return lutra_fail(err, LUTRA_E_NO_MEMORY, "plan: out of memory");
-    for (int c = 0; c < PASS_CLASSES && rc == 0; c++) {
-        bool said = find_cuts(m, (enum pass_class)c, device, n, cut);
-        if (!said) m->plan_kind[c] = PLAN_EVEN; /* a device of its profile is lost */
-        rc = plan_open_cut(c == PASS_FEW ? &m->plan : &m->plan_many, list, device, n, said ? cut : NULL, err);
-    }
-    if (rc == 0) describe(m);
+    bool said = find_cuts(m, rows, list, device, n, cut);
+    if (!said) m->plan_kind[rows] = PLAN_EVEN; /* a device of its profile is lost */
+    int rc = plan_open_cut(out, list, device, n, said ? cut : NULL, err);
     free(cut);
     return rc;
+}
+
+int model_open_plans(lutra_model *m, struct lutra_error *err)
+{
+    TRY(model_open_plan(m, PASS_FEW, model_ops(m->model), &m->plan, err));
+    TRY(model_open_plan(m, PASS_MANY, model_ops(m->model), &m->plan_many, err));
+    describe(m);
+    return 0;
 }

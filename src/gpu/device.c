@@ -143,18 +143,18 @@ static void gpu_buffer_free(struct device *self, struct buffer *buffer)
     memset(buffer, 0, sizeof *buffer);
 }
 
-static int gpu_publish(struct device *self, struct buffer *buffer, struct columns columns, struct lutra_error *err)
+static int gpu_publish(struct device *self, struct buffer *buffer, struct area area, struct lutra_error *err)
 {
     const struct gpu_buffer *b = gpu_buffer_of(gpu_of(self), buffer->host);
-    (void)columns, (void)err; /* all of them: it has no caps.speed */
+    (void)area, (void)err; /* all of it: it shares nothing */
     if (b && b->copies) memcpy(b->host, b->memory.mapped, b->used);
     return 0;
 }
 
-static void gpu_acquire(struct device *self, struct buffer *buffer, struct columns columns)
+static void gpu_acquire(struct device *self, struct buffer *buffer, struct area area)
 {
     struct gpu_buffer *b = gpu_buffer_of(gpu_of(self), buffer->host);
-    (void)columns;
+    (void)area;
     if (b) b->stale = b->copies;
 }
 

@@ -106,7 +106,7 @@ static int run_pointwise(struct program *p, const struct op *op, struct lutra_er
 
 static int run_embed(struct program *p, const struct op *op, struct lutra_error *err)
 {
-    const struct packed *packed = op->weight[0]->packed;
+    const struct packed *packed = weight_packed(op->weight[0], &p->d->base);
     const struct {
         uint64_t weight, token, result;
         uint32_t skew, row_bytes, n_in, first, dim;
@@ -270,7 +270,7 @@ int gpu_program_round(struct gpu_device *d, const struct gpu_product *product, s
 int gpu_program_product(struct gpu_device *d, const struct gpu_product *product, struct lutra_error *err)
 {
     const struct weight *w = product->weight;
-    const struct packed *packed = w->packed;
+    const struct packed *packed = weight_packed(w, &d->base);
     const struct {
         uint64_t weight, x, bias, result;
         uint32_t skew, row_bytes, n_in, n_out, n_row, has_bias, result_stride;
@@ -305,12 +305,13 @@ static int run_products(
         struct gpu_product one = product[i];
         one.weight = weight[i];
         one.rounded = p->d->rounded.address;
-        if (weight[i]->packed->i8 && !rounded) {
+        const bool i8 = weight_packed(weight[i], &p->d->base)->i8;
+        if (i8 && !rounded) {
             TRY(order(p, 0, ROUNDED, err));
             TRY(gpu_program_round(p->d, &one, err));
             rounded = true;
         }
-        if (weight[i]->packed->i8) TRY(order(p, ROUNDED, 0, err));
+        if (i8) TRY(order(p, ROUNDED, 0, err));
         TRY(gpu_program_product(p->d, &one, err));
     }
     return 0;
@@ -417,7 +418,8 @@ int gpu_program_submit(struct gpu_device *d, const struct segment *segment, stru
 static int prepare_product(struct gpu_device *d, const struct weight *w, struct lutra_error *err)
 {
     VkPipeline made;
-    const bool i8 = w->packed && (!w->device || w->device == &d->base) && w->packed->i8;
+    const struct packed *packed = weight_packed(w, &d->base);
+    const bool i8 = packed && packed->i8;
     if (i8) TRY(gpu_pipeline(d, GPU_ROUND, 0, false, &made, err));
     for (int wide = 0; wide < 2; wide++)
         TRY(gpu_pipeline(d, i8 ? GPU_MATMUL_I8 : GPU_MATMUL, (uint32_t)w->tensor.type, wide, &made, err));

@@ -58,13 +58,13 @@ int gpu_weight_check(struct gpu_device *d, const struct weight *w, struct lutra_
 }
 
 /* Kernels read words, and halves at even places. */
-static int place(struct gpu_device *d, struct packed *p, const struct tensor *t, struct lutra_error *err)
+static int place(struct gpu_device *d, struct packed *p, const uint8_t *data, size_t bytes, struct lutra_error *err)
 {
     size_t offset = 0;
-    p->in_place = (uintptr_t)t->data % 2 == 0 && gpu_memory_import(d, t->data, t->bytes, &p->memory, &offset);
+    p->in_place = (uintptr_t)data % 2 == 0 && gpu_memory_import(d, data, bytes, &p->memory, &offset);
     if (!p->in_place) {
-        TRY(gpu_memory_alloc(d, t->bytes, GPU_WEIGHTS, &p->memory, err));
-        TRY(gpu_memory_write(d, &p->memory, t->data, t->bytes, err));
+        TRY(gpu_memory_alloc(d, bytes, GPU_WEIGHTS, &p->memory, err));
+        TRY(gpu_memory_write(d, &p->memory, data, bytes, err));
     }
     p->address = p->memory.address + offset / 4 * 4;
     p->skew = offset % 4;
@@ -75,35 +75,40 @@ int gpu_weight_prepare(struct gpu_device *d, struct weight *w, bool *keeps_sourc
 {
     const struct tensor *t = &w->tensor;
     size_t row_bytes;
-    if (w->packed) return lutra_fail(err, LUTRA_E_ARGUMENT, "vulkan: tensor '%s' is prepared already", t->name);
+    if (weight_is_ready(w, &d->base))
+        return lutra_fail(err, LUTRA_E_ARGUMENT, "vulkan: tensor '%s' is prepared already", t->name);
     TRY(gpu_weight_check(d, w, err));
+    struct held *h = weight_to_prepare(w, &d->base, err);
+    if (!h) return LUTRA_E_UNSUPPORTED;
+    gpu_weight_release(d, w); /* of fewer outputs */
     TRY(quant_row_bytes((uint32_t)t->type, t->ne[0], &row_bytes));
     if (has_groups_of_32((uint32_t)t->type)) TRY(gpu_exact_find(d, err));
     struct packed *p = calloc(1, sizeof *p);
     if (!p) return lutra_fail(err, LUTRA_E_NO_MEMORY, "vulkan: no memory for tensor '%s'", t->name);
     p->row_bytes = (uint32_t)row_bytes;
     p->i8 = has_groups_of_32((uint32_t)t->type) && d->exact != GPU_EXACT_NO;
-    int rc = place(d, p, t, err);
+    const size_t bytes = (size_t)h->want.n * row_bytes;
+    p->first = (uint32_t)h->want.first;
+    int rc = place(d, p, (const uint8_t *)t->data + p->first * row_bytes, bytes, err);
     if (rc < 0) {
         gpu_memory_free(d, &p->memory);
         free(p);
         return rc;
     }
-    w->packed = p;
-    w->packed_bytes = t->bytes;
+    h->packed = p, h->has = h->want, h->bytes = bytes;
     *keeps_source = p->in_place;
-    *(p->in_place ? &d->in_place_bytes : &d->mirrored_bytes) += t->bytes;
+    *(p->in_place ? &d->in_place_bytes : &d->mirrored_bytes) += bytes;
     return 0;
 }
 
 void gpu_weight_release(struct gpu_device *d, struct weight *w)
 {
-    struct packed *p = w->packed;
+    struct held *h = weight_held(w, &d->base);
+    struct packed *p = h ? h->packed : NULL;
     if (!p) return;
     gpu_queue_drain(d);
-    *(p->in_place ? &d->in_place_bytes : &d->mirrored_bytes) -= w->packed_bytes;
+    *(p->in_place ? &d->in_place_bytes : &d->mirrored_bytes) -= h->bytes;
     gpu_memory_free(d, &p->memory);
     free(p);
-    w->packed = NULL;
-    w->packed_bytes = 0;
+    weight_forget(h);
 }

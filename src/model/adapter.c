@@ -63,9 +63,8 @@ static bool is_of(const struct weight *w, const char *base, int64_t *first)
 {
     size_t n = strlen(base);
     const char *name = w->tensor.name;
-    *first = 0;
+    *first = w->first_row;
     if (strncmp(name, base, n) != 0) return false;
-    if (name[n] == '[') *first = strtoll(name + n + 1, NULL, 10);
     return name[n] == '[' || name[n] == 0;
 }
 

@@ -168,6 +168,7 @@ int model_slice(struct model *m, const char *name, int64_t n_in, int64_t n_all, 
     size_t row_bytes = t->bytes / (size_t)n_all;
     *w = (struct weight){.tensor = *t, .use = WEIGHT_MATMUL};
     w->tensor.name = text;
+    w->first_row = first;
     w->tensor.ne[1] = n_out;
     w->tensor.data = (const uint8_t *)t->data + (size_t)first * row_bytes;
     w->tensor.bytes = (size_t)n_out * row_bytes;

@@ -15,7 +15,7 @@ void demand_add(struct demand_rates *rates, const struct op_list *list, const st
     const struct op_experts *e = op->kind == OP_EXPERTS ? &op->matmul.experts : NULL;
     for (int i = 0; i < op->n_weight && info->use & WEIGHT_MATMUL; i++) {
         const struct weight *w = op->weight[i];
-        uint64_t bytes = w->packed_bytes ? w->packed_bytes : w->tensor.bytes;
+        uint64_t bytes = weight_bytes(w);
         uint64_t mac = (uint64_t)w->tensor.ne[0] * (uint64_t)w->tensor.ne[1];
         *(e ? &rates->expert_bytes[rows] : &of->weight_bytes) += bytes;
         of->mac += e ? mac / (uint64_t)e->n_expert * (uint64_t)e->n_used : mac;

@@ -19,6 +19,7 @@
 #include "ops/batch.h"
 #include "ops/kv_view.h"
 #include "ops/op.h"
+#include "ops/share.h"
 
 struct device;
 
@@ -47,42 +48,13 @@ struct step {
     struct head_parts *head;   /* where shares of OP_HEAD leave their results (head.h); NULL: it is not cut */
 };
 
-/* A range of an operation's outputs, in SHARE_WHOLE-ths of however many there are: what begins at share_at(n, from) and
- * ends before share_at(n, to).  Bounds are multiples of 32, but for the last.  {0, 0} and {0, SHARE_WHOLE}: all. */
-enum { SHARE_WHOLE = 4096, SHARE_OUTPUTS = 32 };
-struct share {
-    int16_t from, to;
-};
-
-static inline bool share_is_whole(struct share p)
-{
-    return p.to == 0 || (p.from == 0 && p.to == SHARE_WHOLE);
-}
-
-static inline int64_t share_at(int64_t n, int at)
-{
-    return at >= SHARE_WHOLE ? n : n * at / SHARE_WHOLE / SHARE_OUTPUTS * SHARE_OUTPUTS;
-}
-
-/* Columns first .. first + n - 1 of a value's rows. */
-struct columns {
-    int64_t first, n;
-};
-
-static inline struct columns share_columns(struct share p, int64_t dim)
-{
-    if (share_is_whole(p)) return (struct columns){0, dim};
-    int64_t first = share_at(dim, p.from);
-    return (struct columns){first, share_at(dim, p.to) - first};
-}
-
 struct segment {
     const struct op *op; /* [n_op], run in order */
     int n_op;
     const struct op_list *list; /* for value dims and cache shape */
     const struct step *step;
-    /* Of every one of its operations.  Where it is not all: of OP_MATMUL, of gates, and of kinds in caps.shares.  Of
-     * operations that work head by head (op_by_head) its bounds are those of K/V heads. */
+    /* Of every one of its operations.  Where it is not all: of kinds in caps.shares.  Of operations that work head by
+     * head (op_by_head) its bounds are those of K/V heads. */
     struct share share;
     int place; /* of the share among those of its operations: 0, 1, ... */
 };
@@ -131,6 +103,11 @@ struct device_peaks {
 /* What K and V may be: each any type of a cache; both F16, F32 or Q8_0; both F16. */
 enum device_cache { DEVICE_CACHE_ANY, DEVICE_CACHE_ALIKE, DEVICE_CACHE_F16 };
 
+/* Kinds of which a range of outputs is a range of a product's, and of its gate's, columns. */
+enum {
+    SHARED_BY_OUTPUTS = 1 << OP_MATMUL | 1 << OP_SWIGLU | 1 << OP_GEGLU | 1 << OP_RELU2 | 1 << OP_SWIGLU_OAI,
+};
+
 struct device_caps {
     int max_rows;        /* rows of one step */
     int flat_rows;       /* rows up to which a step costs about the same as one, with weights of Q4_0: `underutilized`
@@ -139,8 +116,8 @@ struct device_caps {
     enum device_cache cache;
     bool async;      /* submit returns before the segment is over */
     bool masks;      /* its head knows row.allow */
-    float speed;     /* of operations that are cut between devices with the same weights; 0: it takes no part */
-    uint32_t shares; /* set of 1 << enum op_kind: that it computes parts of, beside OP_MATMUL and gates */
+    float speed;     /* of operations that are cut between devices; 0: it takes part only where a cut names it */
+    uint32_t shares; /* set of 1 << enum op_kind: that it computes parts of */
 };
 
 /* What every device has. */
@@ -151,11 +128,13 @@ struct device_ops {
      * parameters, weight type and cache geometry, not sizes of a step. */
     int (*supports)(struct device *self, const struct op_list *list, const struct op *op, struct lutra_error *err);
 
-    /* Fills weight->packed and packed_bytes for its uses; the source pages may be dropped by the caller afterwards
-     * unless *keeps_source is set.  Not while a segment is under way.  On failure weight->packed stays NULL.
+    /* Prepares what weight_held says that this device is to have (a device that it does not name: all outputs), which
+     * may be more than it has already: fills has, packed and bytes.  An output's values are the same whichever others
+     * are prepared with it.  The source pages may be dropped by the caller afterwards unless *keeps_source is set.  Not
+     * while a segment is under way.  On failure nothing is prepared, or what was before.
      * weight->stored, where set, is used in place: as long as `packed` said, 64-byte aligned, and valid until release.
      * Where its bytes are read for a copy or a check and do not have their sum, it becomes NULL, and the source is
-     * packed. */
+     * packed.  release: what the device is to have stays as it is. */
     int (*prepare)(struct device *self, struct weight *weight, bool *keeps_source, struct lutra_error *err);
     void (*release)(struct device *self, struct weight *weight);
 
@@ -180,11 +159,10 @@ struct device_ops {
 
 /* Functions of a device that does not work in the host's memory. */
 struct device_memory {
-    /* Both move columns of the rows in this pass: of [n_row][dim], columns first .. first + n - 1 (a device without
-     * caps.speed is only asked for all of them).  Publish: the segment that wrote them has been waited for, others may
-     * be under way. */
-    int (*publish)(struct device *self, struct buffer *buffer, struct columns columns, struct lutra_error *err);
-    void (*acquire)(struct device *self, struct buffer *buffer, struct columns columns);
+    /* Both move what a pass has of a value: all columns, or some where operations are shared.  Publish: the segment
+     * that wrote them has been waited for, others may be under way. */
+    int (*publish)(struct device *self, struct buffer *buffer, struct area area, struct lutra_error *err);
+    void (*acquire)(struct device *self, struct buffer *buffer, struct area area);
 
     /* What a model's operations carry beside weights (norms, biases, sinks) is taken to where the device reads it, for
      * the operations it supports; unload forgets it.  Not during a step. */

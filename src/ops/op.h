@@ -16,6 +16,7 @@
 #include "base/status.h"
 #include "ops/params.h"
 #include "ops/tensor.h"
+#include "ops/weight.h"
 
 /* Inputs, outputs and weights in the order of struct op's arrays. */
 enum op_kind {
@@ -49,29 +50,8 @@ enum op_kind {
     OP_COUNT
 };
 
-enum { WEIGHT_MATMUL = 1, WEIGHT_GATHER = 2 };
-
 /* The number of a row in OP_EMBED's weight. */
 enum embed_by { EMBED_TOKEN, EMBED_POSITION, EMBED_SEGMENT };
-
-struct device;
-
-/* A matrix, or a slice of its rows, that a device has prepared. */
-struct weight {
-    struct tensor tensor;  /* source: [n_out][n_in] */
-    int use;               /* set of WEIGHT_*: a tied embedding is both */
-    int n_expert;          /* it is so many experts' matrices below each other; 0: one matrix ... */
-    int n_packed;          /* ... of which so many are packed at a time, the others when they are used; n_expert: all */
-    bool i8row;            /* no floats: what OP_MATMUL multiplies it with is rounded first, by ref_round_row */
-    struct packed *packed; /* owned by the device that prepared it; NULL before */
-    size_t packed_bytes;   /* that a product with all of it reads; 0: those of the source */
-    struct device *device; /* that device */
-    struct device *only;   /* no other may prepare it; NULL: any */
-    const void *stored;    /* its packed copy in the device's layout, borrowed from a file; or NULL */
-    uint64_t stored_sum;   /* hash_parts of that copy, if it is undamaged */
-    bool copy_stored;      /* that file is mapped in small pages, which read slower than a copy in huge ones */
-    bool check_stored;     /* compare the sum even where the copy is used in place */
-};
 
 enum { OP_INS = 3, OP_OUTS = 3, OP_WEIGHTS = 3 };
 

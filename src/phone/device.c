@@ -34,11 +34,6 @@ static int rows_of(const struct segment *s, int value)
     return s->list->value[value].rows == ROWS_ALL ? s->step->batch->n_row : s->step->n_out;
 }
 
-static double weight_bytes(const struct weight *w)
-{
-    return (double)(w->packed_bytes ? w->packed_bytes : w->tensor.bytes);
-}
-
 static double share_of(struct share share, int64_t n)
 {
     return (double)share_columns(share, n).n / (double)n;
@@ -52,7 +47,7 @@ static double product_us(const struct sim_unit *u, const struct op *op, struct s
     for (int i = 0; i < op->n_weight; i++) {
         const struct weight *w = op->weight[i];
         const int k = (int)w->tensor.ne[0], n = (int)w->tensor.ne[1];
-        double weights = (double)k * n, bytes = weight_bytes(w);
+        double weights = (double)k * n, bytes = (double)weight_bytes(w);
         us += sim_product_us(
             u->set.profile, false, u->set.end, u->set.kind, k, n, 8 * bytes / weights, rows, share_of(share, n));
         if (!share_is_whole(share)) /* others read the rest at the same time */
@@ -131,7 +126,7 @@ static void cost_blocks(const struct sim_unit *u, struct graphs *g, struct share
         p->prefill_us[b] += many * product_us(u, op, share, GRAPHS_MANY);
         p->decode_us[b] += few * product_us(u, op, share, GRAPHS_FEW);
         for (int k = 0; k < op->n_weight; k++)
-            p->load_us[b] += weight_bytes(op->weight[k]) * share_of(share, op->weight[k]->tensor.ne[1]) / mbs;
+            p->load_us[b] += (double)weight_bytes(op->weight[k]) * share_of(share, op->weight[k]->tensor.ne[1]) / mbs;
     }
 }
 
@@ -176,13 +171,22 @@ static int unit_prepare(struct device *self, struct weight *weight, bool *keeps_
 {
     struct device *inner = unit_of(self)->set.inner;
     *keeps_source = false;
-    return inner ? inner->ops->prepare(inner, weight, keeps_source, err) : 0;
+    if (!inner) return 0;
+    struct held *own = weight_to_prepare(weight, self, err);
+    if (!own) return LUTRA_E_UNSUPPORTED;
+    TRY(weight_give(weight, inner, own->want, err));
+    TRY(inner->ops->prepare(inner, weight, keeps_source, err));
+    const struct held *values = weight_held(weight, inner);
+    own->has = values->has, own->packed = values->packed; /* whose bytes are counted there */
+    return 0;
 }
 
 static void unit_release(struct device *self, struct weight *weight)
 {
     struct device *inner = unit_of(self)->set.inner;
+    struct held *own = weight_held(weight, self);
     if (inner) inner->ops->release(inner, weight);
+    if (own) weight_forget(own);
 }
 
 /* A list that is reserved for again keeps its graphs. */
@@ -363,7 +367,8 @@ int sim_device_open(struct device **out, const struct sim_device_settings *setti
         .flat_rows = 1,
         .async = true,
         .masks = settings->inner && settings->inner->caps.masks,
-        .speed = settings->kind != SIM_CPU};
+        .speed = settings->kind != SIM_CPU,
+        .shares = SHARED_BY_OUTPUTS};
     *out = &u->device;
     return 0;
 }

@@ -161,7 +161,7 @@ const struct tensor *observe_tensor(const lutra_model *model, const struct weigh
 {
     const char *name = w->tensor.name;
     size_t n = strcspn(name, "[");
-    *first_row = name[n] ? strtoul(name + n + 1, NULL, 10) : 0;
+    *first_row = (size_t)w->first_row;
     for (size_t i = 0; i < weights_tensor_count(model->weights); i++) {
         const struct tensor *t = weights_tensor_at(model->weights, i);
         if (strncmp(t->name, name, n) == 0 && !t->name[n]) return t;
@@ -171,7 +171,7 @@ const struct tensor *observe_tensor(const lutra_model *model, const struct weigh
 
 int observe_exchange(lutra_session *s, struct weight *w, const struct tensor *to, struct lutra_error *err)
 {
-    struct device *d = w->device;
+    struct device *d = w->held[0].device;
     bool keeps_source;
     d->ops->release(d, w);
     w->tensor.type = to->type;

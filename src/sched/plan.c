@@ -30,9 +30,6 @@ static int supports(struct device *d, const struct op_list *list, const struct o
         if (w->only && w->only != d)
             return lutra_fail(
                 err, LUTRA_E_UNSUPPORTED, "%s: tensor '%s' is kept for %s", d->name, w->tensor.name, w->only->name);
-        if (w->packed && w->device && w->device != device_store(d))
-            return lutra_fail(
-                err, LUTRA_E_UNSUPPORTED, "%s: %s has tensor '%s'", d->name, w->device->name, w->tensor.name);
     }
     for (int i = 0; i < list->n_op; i++)
         if (bound(list, op, &list->op[i])) TRY(d->ops->supports(d, list, &list->op[i], err));
@@ -64,14 +61,14 @@ static int index_of(struct plan *plan, struct device *d)
 /* ---- who holds what ---- */
 
 /* Columns of a value that one piece has written. */
-struct held {
+struct kept {
     struct share share;
     int writer;     /* piece; -1: none, they are given */
     uint32_t valid; /* set of devices that have them */
 };
 
 struct holders {
-    struct held held[PLAN_DEVICES];
+    struct kept held[PLAN_DEVICES];
     int n_held;
     int group;                                        /* its first piece, of the pieces that wrote it last */
     int16_t used[PLAN_DEVICES], before[PLAN_DEVICES]; /* last piece of each device that read or wrote it, -1: none; and
@@ -97,7 +94,7 @@ static int note_read(
     struct plan_piece *piece = &plan->piece[p];
     uint32_t self = 1u << piece->device;
     h->used[piece->device] = (int16_t)p;
-    for (struct held *c = h->held; c < h->held + h->n_held; c++) {
+    for (struct kept *c = h->held; c < h->held + h->n_held; c++) {
         if (c->valid & self || !overlap(c->share, share)) continue;
         c->valid |= self;
         if (c->writer >= 0) {
@@ -120,7 +117,7 @@ static void note_write(struct plan *plan, int p, int group, struct holders *h)
         if (d != self && h->before[d] >= 0) wait_for(plan, p, h->before[d]);
     if (h->group != group) h->n_held = 0;
     h->group = group;
-    h->held[h->n_held++] = (struct held){plan->piece[p].share, p, 1u << self};
+    h->held[h->n_held++] = (struct kept){plan->piece[p].share, p, 1u << self};
     h->used[self] = (int16_t)p;
 }
 
@@ -261,7 +258,7 @@ static bool goes_on(const struct plan *plan, int i, int group)
     for (const struct plan_piece *piece = plan->piece + group; piece < plan->piece + plan->n_piece; piece++) {
         struct device *d = plan->device[piece->device];
         if (piece->first + piece->n != i || share_is_whole(piece->share)) return false;
-        if (d->ops->supports(d, list, op, NULL) < 0) return false;
+        if (!(d->caps.shares >> op->kind & 1) || d->ops->supports(d, list, op, NULL) < 0) return false;
     }
     for (int k = plan->piece[group].first; k < i; k++)
         if (op_reads(&list->op[k], op->out[0]) && !is_gate(list->op[k].kind)) return false; /* others still read it */
@@ -310,6 +307,24 @@ int plan_open(
     return plan_open_cut(plan, list, device, n_device, NULL, err);
 }
 
+/* ---- weights ---- */
+
+int plan_give_weights(const struct plan *plan, struct lutra_error *err)
+{
+    for (int p = 0; p < plan->n_piece; p++) {
+        const struct plan_piece *piece = &plan->piece[p];
+        for (int i = piece->first; i < piece->first + piece->n; i++) {
+            const struct op *op = &plan->list->op[i];
+            for (int k = 0; k < op->n_weight; k++) {
+                struct columns all = {0, op->weight[k]->tensor.ne[1]};
+                struct columns own = op->kind == OP_MATMUL ? share_columns(piece->share, all.n) : all;
+                TRY(weight_give(op->weight[k], device_store(plan->device[piece->device]), own, err));
+            }
+        }
+    }
+    return 0;
+}
+
 /* ---- what a plan says of itself ---- */
 
 bool plan_keeps_cache(const struct plan *plan, const struct device *device)
@@ -319,6 +334,15 @@ bool plan_keeps_cache(const struct plan *plan, const struct device *device)
         for (; plan->device[plan->piece[p].device] == device && op < end; op++)
             if (op_info_of(op->kind)->reads_cache || op_info_of(op->kind)->writes_cache) return true;
     }
+    return false;
+}
+
+bool plan_mixes(const struct plan *plan)
+{
+    for (int p = 1; p < plan->n_piece; p++)
+        if (plan->piece[p].first == plan->piece[p - 1].first &&
+            device_store(plan->device[plan->piece[p].device]) != device_store(plan->device[plan->piece[p - 1].device]))
+            return true;
     return false;
 }
 
@@ -338,11 +362,12 @@ int plan_bulk_rows(const struct plan *plan)
 struct device_caps plan_caps(const struct plan *plan)
 {
     struct device_caps caps = plan->device[0]->caps;
-    for (int i = 1; i < plan->n_device; i++) {
+    caps.cache = DEVICE_CACHE_ANY;
+    for (int i = 0; i < plan->n_device; i++) {
         const struct device_caps *c = &plan->device[i]->caps;
         if (c->max_rows < caps.max_rows) caps.max_rows = c->max_rows;
         if (c->flat_rows < caps.flat_rows) caps.flat_rows = c->flat_rows;
-        if (c->cache > caps.cache) caps.cache = c->cache;
+        if (c->cache > caps.cache && plan_keeps_cache(plan, plan->device[i])) caps.cache = c->cache;
         caps.masks &= c->masks;
     }
     return caps;

@@ -8,9 +8,9 @@
  *
  * A plan puts each operation on the first device that supports it and all that must be with it: operations over the
  * same cache, or with the same weight.  Products, the gates between them and the head are cut by outputs among that
- * device and those that use the same prepared weights, by their caps.speed or as a struct plan_cut says; so is an
- * attention by K/V heads, with the rotations and norms of its heads and the append before it.  Results of the head are
- * merged behind the pass (ops/head.h).  sched/ sees only struct device and the op list.
+ * device and those that use the same prepared weights, by their caps.speed, or among devices that a struct plan_cut
+ * names; so is an attention by K/V heads, with the rotations and norms of its heads and the append before it.  Results
+ * of the head are merged behind the pass (ops/head.h).  sched/ sees only struct device and the op list.
  *
  * Pieces of one operation follow each other in the plan, asynchronous devices first: nobody waits between them.
  *
@@ -27,8 +27,8 @@
 
 enum { PLAN_PIECES = 3072, PLAN_DEVICES = 8, PLAN_MOVES = 8192 };
 
-/* How devices with the same prepared weights share the outputs of an operation: part[i] to device[i], in proportion.  A
- * device that is not named, or not left, computes none of them.  n 0: by caps.speed. */
+/* How devices share the outputs of an operation: part[i] to device[i], in proportion.  A device that is not named, or
+ * not left, computes none of them.  n 0: by caps.speed, devices that use the same prepared weights alone. */
 enum { CUT_DEVICES = 4 };
 struct plan_cut {
     int n;
@@ -86,11 +86,19 @@ int plan_open(
 int plan_open_cut(struct plan *plan, const struct op_list *list, struct device *const *device, int n_device,
     const struct plan_cut *cut, struct lutra_error *err);
 
+/* To each of its devices what its pieces need of every weight, of products the outputs of their shares: weight_give. */
+int plan_give_weights(const struct plan *plan, struct lutra_error *err);
+
 /* Which devices run an operation, and the share of each: asynchronous ones first.  Returns how many; 1: all of it on
  * team[0], because nobody shares it or a share would be empty.  Errors as plan_open. */
 int plan_team(const struct op_list *list, const struct op *op, struct device *const *device, int n_device,
     const struct plan_cut *cut, struct device *team[PLAN_DEVICES], struct share share[PLAN_DEVICES], int *n_op,
     struct lutra_error *err);
+
+/* Whether some of these devices prepare weights of their own, so that a row may have other numbers on each. */
+bool plan_devices_differ(struct device *const *device, int n_device);
+/* All that can share: by caps.speed, those that say none one part each. */
+struct plan_cut plan_cut_evenly(struct device *const *device, int n_device);
 
 /* How many operations from this one on are cut as one: an attention and what works on its heads before it; else 1. */
 int plan_stretch(const struct op_list *list, const struct op *op);
@@ -113,11 +121,14 @@ bool plan_report(const struct plan *plan, struct device *first, int line, char *
 /* Whether a device writes or reads caches. */
 bool plan_keeps_cache(const struct plan *plan, const struct device *device);
 
+/* Whether devices that prepare weights of their own share operations: their numbers may be others. */
+bool plan_mixes(const struct plan *plan);
+
 /* Positions of a bulk block (ROW_BULK): the most that any operation's device asks for; 0: none. */
 int plan_bulk_rows(const struct plan *plan);
 
-/* The smallest of the devices' row limits, and of their flat rows; an F16 cache if any needs it; masks if all know
- * them. */
+/* The smallest of the devices' row limits, and of their flat rows; the types of a cache that all who use it can; masks
+ * if all know them. */
 struct device_caps plan_caps(const struct plan *plan);
 
 #endif

@@ -50,6 +50,12 @@ static void tell_ran(const struct run *r, int p)
     tell(r, RUN_COMPUTE, p, begin, end);
 }
 
+static struct area area_of(const struct plan *plan, const struct step *step, int value, struct share share)
+{
+    const struct value *v = &plan->list->value[value];
+    return (struct area){share_columns(share, v->dim), v->dim, v->rows == ROWS_ALL ? step->batch->n_row : step->n_out};
+}
+
 /* Brings what a piece has written, and others will read, to where they find it. */
 static int publish(struct run *r, int p, struct lutra_error *err)
 {
@@ -57,9 +63,9 @@ static int publish(struct run *r, int p, struct lutra_error *err)
     struct device *d = r->plan->device[piece->device];
     for (int v = 0; d->memory && piece->publish >> v; v++) {
         if (!(piece->publish >> v & 1)) continue;
-        struct columns columns = share_columns(piece->share, r->plan->list->value[v].dim);
         uint64_t start = now(r);
-        TRY(note_loss(r, d, d->memory->publish(d, &r->step->value[v], columns, err)));
+        struct area area = area_of(r->plan, r->step, v, piece->share);
+        TRY(note_loss(r, d, d->memory->publish(d, &r->step->value[v], area, err)));
         tell(r, RUN_COPY, p, start, now(r));
     }
     return 0;
@@ -89,8 +95,7 @@ static void acquire(const struct run *r, const struct plan_piece *piece)
     struct device *d = r->plan->device[piece->device];
     const struct plan_move *m = &r->plan->move[piece->first_move];
     for (int i = 0; d->memory && i < piece->n_move; i++)
-        d->memory->acquire(
-            d, &r->step->value[m[i].value], share_columns(m[i].share, r->plan->list->value[m[i].value].dim));
+        d->memory->acquire(d, &r->step->value[m[i].value], area_of(r->plan, r->step, m[i].value, m[i].share));
 }
 
 /* ---- weights that are still being read ---- */
@@ -99,7 +104,7 @@ static bool is_prepared(const struct op *op, int n)
 {
     for (int i = 0; i < n; i++)
         for (int k = 0; k < op[i].n_weight; k++)
-            if (!op[i].weight[k]->packed) return false;
+            if (!weight_is_ready(op[i].weight[k], NULL)) return false;
     return true;
 }
 
@@ -130,6 +135,15 @@ static int submit_as_held(
     }
 }
 
+/* The last piece before this one, on its device, that others have to take something from; -1: none. */
+static int last_published(const struct run *r, int p)
+{
+    int before = r->plan->piece[p].wait[r->plan->piece[p].device];
+    while (before >= 0 && !r->over[before] && !r->plan->piece[before].publish)
+        before = r->plan->piece[before].wait[r->plan->piece[p].device];
+    return before >= 0 && !r->over[before] ? before : -1;
+}
+
 static int start(struct run *r, int p, struct lutra_error *err)
 {
     const struct plan *plan = r->plan;
@@ -138,6 +152,9 @@ static int start(struct run *r, int p, struct lutra_error *err)
     int before = piece->wait[piece->device];
     for (int i = 0; i < plan->n_device; i++)
         if (i != piece->device && piece->wait[i] >= 0) TRY(finish(r, piece->wait[i], err));
+    /* Those it shares with read that, too: they would wait for it until this share is done. */
+    const int shown = d->memory && !share_is_whole(piece->share) ? last_published(r, p) : -1;
+    if (shown >= 0) TRY(finish(r, shown, err));
     uint64_t before_us = now(r);
     acquire(r, piece);
     if (d->memory && piece->n_move) tell(r, RUN_COPY, p, before_us, now(r));
@@ -196,8 +213,7 @@ int plan_share(const struct plan *plan, const struct step *step, int value, stru
         const struct plan_piece *piece = &plan->piece[p];
         struct device *d = plan->device[piece->device];
         if (!d->memory || piece->publish >> value & 1) continue;
-        struct columns columns = share_columns(piece->share, plan->list->value[value].dim);
-        TRY(d->memory->publish(d, &step->value[value], columns, err));
+        TRY(d->memory->publish(d, &step->value[value], area_of(plan, step, value, piece->share), err));
     }
     return 0;
 }

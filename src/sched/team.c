@@ -11,7 +11,7 @@ _Static_assert((int)HEAD_SHARES >= (int)PLAN_DEVICES, "every device of a plan ma
 /* What a device computes of an operation's outputs, in proportion; 0: nothing.  cut NULL: none is said. */
 static float part_of(const struct plan_cut *cut, const struct device *d)
 {
-    if (!(d->caps.speed > 0) || !cut || !cut->n) return d->caps.speed;
+    if (!cut || !cut->n) return d->caps.speed;
     for (int i = 0; i < cut->n; i++)
         if (cut->device[i] == d) return cut->part[i];
     return 0;
@@ -21,24 +21,25 @@ static float part_of(const struct plan_cut *cut, const struct device *d)
 static bool shares(struct device *d, const struct op_list *list, const struct op *op, int n)
 {
     for (; n--; op++)
-        if ((op->kind != OP_MATMUL && !(d->caps.shares >> op->kind & 1)) || d->ops->supports(d, list, op, NULL) < 0)
-            return false;
+        if (!(d->caps.shares >> op->kind & 1) || d->ops->supports(d, list, op, NULL) < 0) return false;
     return true;
 }
 
-/* Those that share operations which d would do: asynchronous ones first. */
+/* Those that share operations which d would do: asynchronous ones first.  Devices whose weights are not d's own, and
+ * whose numbers may be others, only where a cut names them. */
 static int find_team(const struct op_list *list, const struct op *op, int n_op, const struct plan_cut *cut,
     struct device *d, struct device *const *device, int n_device, struct device *team[PLAN_DEVICES])
 {
+    const bool said = cut && cut->n;
     int n = 0;
-    if (!(d->caps.speed > 0) || !shares(d, list, op, n_op)) return 0;
+    if (!(said || d->caps.speed > 0) || !shares(d, list, op, n_op)) return 0;
     for (int i = 0; i < op->n_weight; i++)
         if (op->weight[i]->only) return 0;
     for (int async = 1; async >= 0; async--)
         for (int i = 0; i < n_device && n < PLAN_DEVICES; i++) {
             struct device *other = device[i];
-            if (other->caps.async != async || !(part_of(cut, other) > 0) || device_store(other) != device_store(d))
-                continue;
+            if (other->caps.async != async || !(part_of(cut, other) > 0)) continue;
+            if (!said && device_store(other) != device_store(d)) continue;
             if (shares(other, list, op, n_op)) team[n++] = other;
         }
     return n;
@@ -146,4 +147,28 @@ int plan_stretch(const struct op_list *list, const struct op *op)
 {
     int n = count_by_head(list, op);
     return n && has_cache_alone(list, op, n) ? n : 1;
+}
+
+/* ---- devices whose numbers differ ---- */
+
+bool plan_devices_differ(struct device *const *device, int n_device)
+{
+    const struct device *store = NULL;
+    for (int i = 0; i < n_device; i++) {
+        if (!device[i]->caps.shares) continue;
+        if (store && device_store(device[i]) != store) return true;
+        store = device_store(device[i]);
+    }
+    return false;
+}
+
+struct plan_cut plan_cut_evenly(struct device *const *device, int n_device)
+{
+    struct plan_cut cut = {0};
+    for (int i = 0; i < n_device && cut.n < CUT_DEVICES; i++) {
+        if (!device[i]->caps.shares) continue;
+        cut.device[cut.n] = device[i];
+        cut.part[cut.n++] = device[i]->caps.speed > 0 ? device[i]->caps.speed : 1;
+    }
+    return cut;
 }

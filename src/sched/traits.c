@@ -73,7 +73,7 @@ static int open_products(struct products *p, int n_row, int n_in, int n_out, str
         for (size_t i = 0; p->value[v].host && i < bytes / sizeof(float); i++)
             ((float *)p->value[v].host)[i] = (float)(i % 61) / 61;
     }
-    if (p->d->memory) p->d->memory->acquire(p->d, &p->value[0], (struct columns){0, n_in});
+    if (p->d->memory) p->d->memory->acquire(p->d, &p->value[0], (struct area){{0, n_in}, n_in, n_row});
     return 0;
 }
 
@@ -85,7 +85,7 @@ static void close_products(struct products *p)
     if (p->loaded && p->d->memory) p->d->memory->unload(p->d, &p->list);
     if (p->loaded && p->d->extras && p->d->extras->forget) p->d->extras->forget(p->d, &p->list);
     for (int i = 0; i < p->n; i++)
-        if (p->weight[i].packed) keeper->ops->release(keeper, &p->weight[i]);
+        if (weight_packed(&p->weight[i], keeper)) keeper->ops->release(keeper, &p->weight[i]);
     free(p->bytes);
     memset(p, 0, sizeof *p);
 }
@@ -219,8 +219,7 @@ static int stream_length(const struct measuring *m, int d, double us)
 static double bytes_of(const struct products *p)
 {
     double bytes = 0;
-    for (int i = 0; i < p->n; i++)
-        bytes += (double)(p->weight[i].packed_bytes ? p->weight[i].packed_bytes : p->weight[i].tensor.bytes);
+    for (int i = 0; i < p->n; i++) bytes += (double)weight_bytes(&p->weight[i]);
     return bytes;
 }
 

@@ -18,7 +18,8 @@ static int collect(const lutra_model *m, struct packed_copy **out, size_t *n, st
     for (int i = 0; i < n_weight; i++) {
         const struct weight *w = model_weight(m->model, i);
         struct packed_view v;
-        if (packed_view_of(w, &v)) (*out)[(*n)++] = (struct packed_copy){v.layout, w->tensor.name, v.data, v.bytes};
+        if (packed_view_of(w, &v) && v.data)
+            (*out)[(*n)++] = (struct packed_copy){v.layout, w->tensor.name, v.data, v.bytes};
     }
     if (*n > 0) return 0;
     return lutra_fail(err, LUTRA_E_UNSUPPORTED, "%s: device '%s' makes nothing that a file could keep",

@@ -260,8 +260,11 @@ int packed_write(const char *path, const struct weights *model, const char *writ
 
 bool packed_view_of(const struct weight *w, struct packed_view *out)
 {
-    const struct device_extras *x = w->device->extras;
-    return x && x->packed && x->packed(w->device, w, out);
+    for (const struct held *h = w->held; h < w->held + WEIGHT_HOLDERS; h++) {
+        const struct device_extras *x = h->device ? h->device->extras : NULL;
+        if (x && x->packed && x->packed(h->device, w, out)) return true;
+    }
+    return false;
 }
 
 /* ---- which files have been compared ---- */

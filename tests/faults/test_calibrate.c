@@ -20,14 +20,14 @@ static size_t packed_bytes, peak_packed_bytes;
 static int prepare(struct device *self, struct weight *w, bool *keeps_source, struct lutra_error *err)
 {
     TRY(cpu_ops->prepare(self, w, keeps_source, err));
-    packed_bytes += w->packed_bytes;
+    packed_bytes += w->held[0].bytes;
     if (packed_bytes > peak_packed_bytes) peak_packed_bytes = packed_bytes;
     return 0;
 }
 
 static void release(struct device *self, struct weight *w)
 {
-    packed_bytes -= w->packed_bytes;
+    packed_bytes -= w->held[0].bytes;
     cpu_ops->release(self, w);
 }
 

@@ -172,7 +172,7 @@ static void run_on_cpu(const struct product *gpu, struct pool *pool, int n_row, 
     struct ticket ticket;
     bool keeps;
     assert_int_equal(cpu_device_open(&p.d, pool, &(struct cpu_device_settings){.isa = cpu_isa()}, &err), 0);
-    p.weight.packed = NULL;
+    memset(p.weight.held, 0, sizeof p.weight.held);
     p.op.weight[0] = &p.weight;
     p.list.op = &p.op;
     p.value[1] = (struct buffer){.host = out, .bytes = gpu->value[1].bytes};

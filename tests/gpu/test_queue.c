@@ -249,10 +249,10 @@ static void mirrors_and_copies_serve_a_discrete_gpu(void **state)
     struct lutra_error err = {0};
     struct device *d = gpu_open_with(&(struct gpu_settings){.functions = make_discrete});
     struct gpu_device *g = (struct gpu_device *)d;
-    const struct columns all = {0, 0};
+    const struct area in = {{0, N_IN}, N_IN, N_ROW}, out = {{0, N_OUT}, N_OUT, N_ROW};
     (void)state;
     open_list(&l, d);
-    assert_null(l.weight.packed->memory.mapped);
+    assert_null(weight_packed(&l.weight, d)->memory.mapped);
     assert_int_equal(g->mirrored_bytes, sizeof l.w);
     if (run_list(&l, d, &err) < 0) fail_msg("%s", err.what);
     check_list(&l);
@@ -262,14 +262,14 @@ static void mirrors_and_copies_serve_a_discrete_gpu(void **state)
         l.value[v] = (struct buffer){.host = mine[v], .bytes = sizeof mine[v]};
         assert_int_equal(d->memory->join(d, NULL, &l.value[v], &err), 0);
     }
-    d->memory->acquire(d, &l.value[0], all);
+    d->memory->acquire(d, &l.value[0], in);
     if (run_list(&l, d, &err) < 0) fail_msg("%s", err.what);
-    assert_int_equal(d->memory->publish(d, &l.value[2], all, &err), 0);
+    assert_int_equal(d->memory->publish(d, &l.value[2], out, &err), 0);
     check_list(&l);
     mine[0][5] += 3; /* what the host changes is brought again */
-    d->memory->acquire(d, &l.value[0], all);
+    d->memory->acquire(d, &l.value[0], in);
     if (run_list(&l, d, &err) < 0) fail_msg("%s", err.what);
-    assert_int_equal(d->memory->publish(d, &l.value[2], all, &err), 0);
+    assert_int_equal(d->memory->publish(d, &l.value[2], out, &err), 0);
     check_list(&l);
     assert_int_equal(d->memory->join(d, &l.list, &l.value[0], &err), LUTRA_E_UNSUPPORTED);
     assert_non_null(strstr(err.what, "cache"));

@@ -198,16 +198,95 @@ void npu_cache_acquire(struct npu_device *d, const struct npu_buffer *b, const s
 
 /* ---- values ---- */
 
-int npu_value_to_host(struct npu_device *d, struct npu_buffer *b, uint32_t bytes, struct lutra_error *err)
+static int first_fresh(const struct npu_buffer *b)
 {
     int w = 0;
+    while (!(b->fresh >> w & 1)) w++;
+    return w;
+}
+
+/* Old lines, written back later, would undo what comes now. */
+static int clean(struct npu_device *d, struct npu_buffer *b, int window, struct lutra_error *err)
+{
+    if (b->dirty[window]) TRY(npu_window_do(d, window, NPU_OP_FLUSH, b->at[window], b->dirty[window], err));
+    b->dirty[window] = 0;
+    return 0;
+}
+
+int npu_value_to_host(struct npu_device *d, struct npu_buffer *b, uint32_t bytes, struct lutra_error *err)
+{
     b->shared = true;
     if (b->host_fresh || !b->fresh) return 0;
-    while (!(b->fresh >> w & 1)) w++;
-    if (b->dirty[w]) TRY(npu_window_do(d, w, NPU_OP_FLUSH, b->at[w], b->dirty[w], err));
-    b->dirty[w] = 0;
+    const int w = first_fresh(b);
+    TRY(clean(d, b, w, err));
     up(d, w, b->at[w], b->host, bytes);
     b->host_fresh = true;
+    return 0;
+}
+
+/* From the first byte of an area to its last, in the value. */
+struct extent {
+    size_t first, bytes, each, stride;
+};
+
+static struct extent extent_of(const struct area *a)
+{
+    struct extent e = {
+        .first = (size_t)a->columns.first * 4, .each = (size_t)a->columns.n * 4, .stride = (size_t)a->dim * 4};
+    e.bytes = (size_t)(a->rows - 1) * e.stride + e.each;
+    return e;
+}
+
+int npu_value_area_to_host(struct npu_device *d, struct npu_buffer *b, const struct area *area, struct lutra_error *err)
+{
+    const struct extent e = extent_of(area);
+    b->shared = true;
+    if (!b->fresh || area->rows < 1) return 0;
+    const int w = first_fresh(b);
+    struct npu_transport *link = d->window[w].link;
+    uint8_t *from = link->base + b->at[w] + e.first;
+    TRY(clean(d, b, w, err));
+    npu_transport_acquire(link, b->at[w] + (uint32_t)e.first, (uint32_t)e.bytes);
+    for (int r = 0; from != b->host + e.first && r < area->rows; r++)
+        memcpy(b->host + e.first + (size_t)r * e.stride, from + (size_t)r * e.stride, e.each);
+    return 0;
+}
+
+static bool overlap(struct columns a, struct columns b)
+{
+    return a.first < b.first + b.n && b.first < a.first + a.n;
+}
+
+void npu_value_area_comes(struct npu_buffer *b, const struct area *area)
+{
+    int n = 0;
+    b->shared = true;
+    for (int i = 0; i < b->n_come; i++) /* of a pass that was not finished */
+        if (!overlap(b->come[i].columns, area->columns)) b->come[n++] = b->come[i];
+    if (n == NPU_AREAS) n = 0;
+    b->come[n++] = *area;
+    b->n_come = n;
+}
+
+/* Columns of others, to where the value's own columns are; with none of them, to `window`. */
+static int bring_areas(struct npu_device *d, struct npu_buffer *b, int window, struct lutra_error *err)
+{
+    const int w = b->fresh ? first_fresh(b) : window;
+    struct npu_transport *link = d->window[w].link;
+    if (!b->n_come) return 0;
+    TRY(clean(d, b, w, err));
+    for (; b->n_come; b->n_come--) {
+        const struct area *a = &b->come[b->n_come - 1];
+        const struct extent e = extent_of(a);
+        uint8_t *to = link->base + b->at[w] + e.first;
+        if (a->rows < 1) continue;
+        npu_transport_acquire(link, b->at[w] + (uint32_t)e.first, (uint32_t)e.bytes); /* own columns between them */
+        for (int r = 0; to != b->host + e.first && r < a->rows; r++)
+            memcpy(to + (size_t)r * e.stride, b->host + e.first + (size_t)r * e.stride, e.each);
+        npu_transport_publish(link, b->at[w] + (uint32_t)e.first, (uint32_t)e.bytes);
+    }
+    TRY(npu_window_do(d, w, NPU_OP_INVALIDATE, b->at[w], (uint32_t)b->bytes, err));
+    b->fresh = 1u << w, b->host_fresh = false;
     return 0;
 }
 
@@ -215,10 +294,10 @@ int npu_value_to_window(struct npu_device *d, struct npu_buffer *b, int window, 
 {
     if (!b->at[window])
         return lutra_fail(err, LUTRA_E_INTERNAL, "%s: a value has no place in session %d", d->base.name, window + 1);
+    TRY(bring_areas(d, b, window, err));
+    if (b->fresh >> window & 1) return 0;
     TRY(npu_value_to_host(d, b, bytes, err));
-    /* Old lines, written back later, would undo what comes now. */
-    if (b->dirty[window]) TRY(npu_window_do(d, window, NPU_OP_FLUSH, b->at[window], b->dirty[window], err));
-    b->dirty[window] = 0;
+    TRY(clean(d, b, window, err));
     down(d, window, b->at[window], b->host, bytes);
     b->fresh |= 1u << window;
     return 0;

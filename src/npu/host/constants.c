@@ -34,9 +34,9 @@ static int add_op(struct npu_device *d, const struct op_list *list, int i, struc
     const struct op *op = &list->op[i];
     struct op_constant c;
     for (int k = 0; op->kind != OP_ROPE && op->kind != OP_ATTENTION && op_constant(op, k, &c); k++) {
-        const struct weight *w = c.weight < 0 ? NULL : op->weight[c.weight];
-        if (w && (w->device != &d->base || !w->packed)) continue;
-        TRY(add(d, list, c.x, c.n, w ? w->packed->window : npu_home(d, list, i), err));
+        const struct packed *p = c.weight < 0 ? NULL : npu_packed_of(d, op->weight[c.weight]);
+        if (c.weight >= 0 && !p) continue;
+        TRY(add(d, list, c.x, c.n, p ? p->window : npu_home(d, list, i), err));
     }
     return 0;
 }

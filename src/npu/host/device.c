@@ -183,24 +183,27 @@ static void npu_buffer_free(struct device *self, struct buffer *buffer)
 }
 
 /* The host will read what the NPU wrote. */
-static int npu_publish(struct device *self, struct buffer *buffer, struct columns columns, struct lutra_error *err)
+static int npu_publish(struct device *self, struct buffer *buffer, struct area area, struct lutra_error *err)
 {
-    (void)columns;
     struct npu_device *d = self_of(self);
     struct npu_buffer *b = npu_buffer_of(d, buffer->host);
     if (!b || b->n_layer) return 0;
     TRY(npu_run_drain(d, err)); /* of a later segment */
+    if (!area_is_whole(&area)) return npu_value_area_to_host(d, b, &area, err);
     return npu_value_to_host(d, b, (uint32_t)b->bytes, err);
 }
 
 /* The NPU will read what somebody else wrote: it is brought when it is needed. */
-static void npu_acquire(struct device *self, struct buffer *buffer, struct columns columns)
+static void npu_acquire(struct device *self, struct buffer *buffer, struct area area)
 {
-    (void)columns;
     struct npu_buffer *b = npu_buffer_of(self_of(self), buffer->host);
     if (!b || b->n_layer) return;
+    if (!area_is_whole(&area)) {
+        npu_value_area_comes(b, &area);
+        return;
+    }
     b->host_fresh = b->shared = true;
-    b->fresh = 0;
+    b->fresh = 0, b->n_come = 0;
 }
 
 /* ---- steps ---- */
@@ -302,9 +305,9 @@ static const struct device_memory DEVICE_MEMORY = {.publish = npu_publish,
 /* Tiles are another class than lookups. */
 static int npu_bulk_rows(struct device *self, const struct op *op)
 {
-    (void)self;
+    const struct npu_device *d = self_of(self);
     for (int i = 0; op->kind == OP_MATMUL && i < op->n_weight; i++)
-        if (op->weight[i]->packed->lookup_rows) return BULK_ROWS;
+        if (npu_packed_of(d, op->weight[i])->lookup_rows) return BULK_ROWS;
     return 0;
 }
 
@@ -331,7 +334,8 @@ int npu_device_open(struct device **out, npu_transport_open *open, const struct 
             .flat_rows = settings->packing == NPU_PACK_LOOKUP ? FLAT_LOOKUPS : FLAT_ROWS,
             .memory_bytes = npu_window_bytes(d),
             .cache = DEVICE_CACHE_F16,
-            .async = true}};
+            .async = true,
+            .shares = 1 << OP_MATMUL | 1 << OP_SWIGLU | 1 << OP_GEGLU | 1 << OP_RELU2}};
     *out = &d->base;
     return 0;
 }

@@ -14,13 +14,14 @@
 #include "npu/host/tables.h"
 #include "npu/wire/layout.h"
 
-enum { NPU_WINDOWS = 8, NPU_TABLES = 8 };
+enum { NPU_WINDOWS = 8, NPU_TABLES = 8, NPU_AREAS = 16 };
 
 /* A prepared weight. */
 struct packed {
     struct npu_weights layout; /* k: a multiple of 64 */
     int window;
     uint32_t at, bytes;
+    uint32_t first;       /* of the weight's outputs, a multiple of 32: where those of this begin */
     uint32_t lookup_rows; /* of a product by lookup, for rows not in bulk; 0: all rows go to tiles */
     const char *name;     /* the tensor's */
     uint32_t type;        /* and its quant_type */
@@ -62,6 +63,8 @@ struct npu_buffer {
     bool shared;                 /* has more than one window, or another device, had to do with it? */
     uint32_t fresh;              /* set of windows whose bytes are current */
     uint32_t dirty[NPU_WINDOWS]; /* the first bytes of each, which cache lines may hold that are not written back */
+    struct area come[NPU_AREAS]; /* [n_come] columns that others wrote: in the host's memory alone, the rest is not */
+    int n_come;
 
     /* A cache: */
     int n_layer; /* 0: a value */
@@ -116,6 +119,12 @@ struct npu_device {
     uint32_t hidden, hidden_bytes; /* the head's input where somebody wants it; 0 */
     uint32_t logits_stride, n_vocab;
 };
+
+/* What it has of a weight; NULL: nothing is prepared. */
+static inline const struct packed *npu_packed_of(const struct npu_device *d, const struct weight *w)
+{
+    return weight_packed(w, &d->base);
+}
 
 /* ---- windows.c ---- */
 
@@ -172,6 +181,12 @@ struct npu_buffer *npu_buffer_of(const struct npu_device *d, const void *host); 
 int npu_value_to_host(struct npu_device *d, struct npu_buffer *b, uint32_t bytes, struct lutra_error *err);
 int npu_value_to_window(
     struct npu_device *d, struct npu_buffer *b, int window, uint32_t bytes, struct lutra_error *err);
+
+/* Some columns of a value, from the window where they are to the host. */
+int npu_value_area_to_host(
+    struct npu_device *d, struct npu_buffer *b, const struct area *area, struct lutra_error *err);
+/* Columns that others wrote are in the host's memory: they are brought when the value is needed. */
+void npu_value_area_comes(struct npu_buffer *b, const struct area *area);
 
 /* Where layer 0 of a window's part of the cache is: the pool, and the drafts. */
 void npu_cache_offsets(

@@ -72,9 +72,8 @@ int npu_program_ops(const struct npu_device *d, const struct op_list *list)
     int all = 8 * list->n_op + 2 * VALUE_MAX + 64;
     for (int i = 0; i < list->n_op; i++)
         for (int w = 0; list->op[i].kind == OP_MATMUL && w < list->op[i].n_weight; w++) {
-            const struct weight *weight = list->op[i].weight[w];
-            if (weight->device == &d->base && weight->packed && weight->packed->lookup_rows)
-                all += 6 * (d->most.max_rows / (int)weight->packed->lookup_rows + d->most.max_rows / 16 + 2);
+            const struct packed *p = npu_packed_of(d, list->op[i].weight[w]);
+            if (p && p->lookup_rows) all += 6 * (d->most.max_rows / (int)p->lookup_rows + d->most.max_rows / 16 + 2);
         }
     return all;
 }
@@ -101,9 +100,21 @@ static uint32_t rows_of(const struct program *p, int value)
     return (uint32_t)(p->s->list->value[value].rows == ROWS_OUT ? step->n_out : step->batch->n_row);
 }
 
+/* What it has of an operation's weight: all outputs, or those of its share. */
+static const struct packed *packed_of(const struct program *p, const struct op *op, int i)
+{
+    return npu_packed_of(p->d, op->weight[i]);
+}
+
 static uint32_t stride_of(const struct program *p, int value)
 {
     return 4 * (uint32_t)p->s->list->value[value].dim;
+}
+
+/* Columns of a value that the segment's share is. */
+static struct columns own_of(const struct program *p, int value)
+{
+    return share_columns(p->s->share, p->s->list->value[value].dim);
 }
 
 /* ---- runs ---- */
@@ -170,8 +181,8 @@ static uint32_t at_of(const struct program *p, int value)
 /* Makes a value current in the run's window. */
 static int bring(struct program *p, int value, struct lutra_error *err)
 {
-    if (p->value[value]->fresh >> p->d->at & 1) return 0;
     struct npu_buffer *b = p->value[value];
+    if (b->fresh >> p->d->at & 1 && !b->n_come) return 0;
     uint32_t bytes = rows_of(p, value) * stride_of(p, value);
     if (!bytes) return 0;
     TRY(npu_value_to_window(p->d, b, p->d->at, bytes, err));
@@ -184,7 +195,7 @@ static void wrote(struct program *p, int value)
 {
     struct npu_buffer *b = p->value[value];
     uint32_t bytes = rows_of(p, value) * stride_of(p, value), *dirty = &b->dirty[p->d->at];
-    b->fresh = 1u << p->d->at, b->host_fresh = false;
+    b->fresh = 1u << p->d->at, b->host_fresh = false, b->n_come = 0;
     *dirty = bytes > *dirty ? bytes : *dirty;
 }
 
@@ -201,7 +212,7 @@ static int constant(const struct program *p, const float *host, uint32_t *at, st
 static int emit_embed(struct program *p, const struct op *op, struct lutra_error *err)
 {
     const struct batch *b = p->s->step->batch;
-    const struct packed *w = op->weight[0]->packed;
+    const struct packed *w = packed_of(p, op, 0);
     if (!p->t->tokens) {
         int32_t *token = take(p, (size_t)b->n_row * 4, &p->t->tokens);
         if (!token) return no_room(p, err);
@@ -225,13 +236,21 @@ static int emit_norm(struct program *p, const struct op *op, struct lutra_error 
     return constant(p, op->norm.weight, &m->weights, err);
 }
 
-/* Element-wise: all rows as one. */
+/* Element-wise: all rows as one, or the share's columns of each. */
 static void emit_pointwise(struct program *p, const struct op *op, uint32_t code)
 {
+    const uint32_t stride = stride_of(p, op->out[0]);
+    const struct columns own = own_of(p, op->out[0]);
+    const uint32_t first = 4 * (uint32_t)own.first;
     struct npu_op *m = push(p, code);
-    m->m = 1, m->n = (uint32_t)round_up(rows_of(p, op->out[0]) * (size_t)stride_of(p, op->out[0]) / 4, 32);
-    m->src = at_of(p, op->in[0]), m->weights = at_of(p, op->in[1]), m->dst = at_of(p, op->out[0]);
+    m->m = 1, m->n = (uint32_t)round_up(rows_of(p, op->out[0]) * (size_t)stride / 4, 32);
     m->src_stride = m->dst_stride = 4 * m->n;
+    if (!share_is_whole(p->s->share)) {
+        m->m = rows_of(p, op->out[0]), m->n = (uint32_t)own.n;
+        m->src_stride = m->dst_stride = stride;
+    }
+    m->src = at_of(p, op->in[0]) + first, m->weights = at_of(p, op->in[1]) + first,
+    m->dst = at_of(p, op->out[0]) + first;
 }
 
 static bool is_gate(const struct op *op)
@@ -253,38 +272,66 @@ struct stretch {
     uint32_t first, n;
 };
 
-static void push_fit(struct program *p, uint32_t code, int value, struct stretch rows)
+static struct columns all_of(const struct program *p, int value)
+{
+    return (struct columns){0, p->s->list->value[value].dim};
+}
+
+static void push_fit(struct program *p, uint32_t code, int value, struct columns columns, struct stretch rows)
 {
     struct npu_op *m = push(p, code);
-    m->m = rows.n, m->n = stride_of(p, value) / 4;
-    m->dst = at_of(p, value) + rows.first * stride_of(p, value), m->dst_stride = stride_of(p, value);
+    m->m = rows.n, m->n = (uint32_t)columns.n;
+    m->dst = at_of(p, value) + rows.first * stride_of(p, value) + 4 * (uint32_t)columns.first;
+    m->dst_stride = stride_of(p, value);
     m->weights = p->w->factors.at + rows.first * NPU_LINE;
     wrote(p, value);
 }
 
 /* The plan of a product on tiles where finding it takes a search; else 0: the NPU finds it. */
-static uint32_t tiling_of(const struct program *p, const struct packed *w, uint32_t m)
+static uint32_t tiling_of(const struct program *p, const struct packed *w, const struct npu_weights *layout, uint32_t m)
 {
     const struct npu_machine *machine = &p->d->window[w->window].link->machine;
     struct npu_gemm_plan plan;
-    if (!npu_is_planes(w->layout.kind) || npu_gemm_plan(&w->layout, m, machine->tcm_kept, machine->tcm_bytes, &plan))
+    if (!npu_is_planes(layout->kind) || npu_gemm_plan(layout, m, machine->tcm_kept, machine->tcm_bytes, &plan))
         return 0;
     return npu_gemm_tiling(plan.lead, plan.row_blocks, plan.chunk_blocks);
+}
+
+/* The outputs of a part that the share is, from a packed block's first on, as a weight. */
+static int find_outputs(const struct program *p, const struct op *op, int i, struct npu_weights *layout,
+    uint32_t *first, struct lutra_error *err)
+{
+    const struct packed *w = packed_of(p, op, i);
+    const struct columns own = own_of(p, op->out[i]);
+    const int64_t begin = own.first - w->first, end = begin + own.n;
+    *layout = w->layout, *first = w->first;
+    if (begin < 0 || end > w->layout.n)
+        return lutra_fail(err, LUTRA_E_ARGUMENT, "%s: tensor '%s': outputs %lld to %lld are not prepared",
+            p->d->base.name, w->name, (long long)own.first, (long long)(own.first + own.n - 1));
+    const uint32_t before = (uint32_t)begin / w->layout.cols * w->layout.cols;
+    *first += before;
+    if (own.n == w->layout.n) return 0;
+    if (npu_weights_layout(w->layout.kind, w->layout.k, (uint32_t)end - before, layout) == 0) return 0;
+    return lutra_fail(err, LUTRA_E_INTERNAL, "%s: tensor '%s': no layout of its part", p->d->base.name, w->name);
 }
 
 /* One part's product, of rows in `in` or in tables. */
 static int push_product(
     struct program *p, uint32_t code, const struct op *op, int i, struct stretch rows, struct lutra_error *err)
 {
-    const struct packed *w = op->weight[i]->packed;
+    const struct packed *w = packed_of(p, op, i);
     int in = op->in[0], out = op->out[i];
+    struct npu_weights layout;
+    uint32_t first;
+    TRY(find_outputs(p, op, i, &layout, &first, err));
     struct npu_op *m = push(p, code);
-    m->m = rows.n, m->n = w->layout.n, m->k = stride_of(p, in) / 4;
-    m->kind = w->layout.kind, m->weights = w->at;
-    m->param = code == NPU_OP_GEMM ? tiling_of(p, w, rows.n) : 0;
+    m->m = rows.n, m->n = layout.n, m->k = stride_of(p, in) / 4;
+    m->kind = layout.kind, m->weights = w->at + (first - w->first) / layout.cols * layout.block_bytes;
+    m->param = code == NPU_OP_GEMM ? tiling_of(p, w, &layout, rows.n) : 0;
     m->src = at_of(p, in) + rows.first * stride_of(p, in), m->src_stride = stride_of(p, in);
-    m->dst = at_of(p, out) + rows.first * stride_of(p, out), m->dst_stride = stride_of(p, out);
+    m->dst = at_of(p, out) + rows.first * stride_of(p, out) + 4 * first, m->dst_stride = stride_of(p, out);
     TRY(constant(p, op->matmul.bias[i], &m->bias, err));
+    if (m->bias) m->bias += 4 * first;
     wrote(p, out);
     return 0;
 }
@@ -293,11 +340,11 @@ static int push_product(
 static int emit_tiles(struct program *p, const struct op *op, int i, struct stretch rows, struct lutra_error *err)
 {
     bool fit = massive(p->s->list, op);
-    TRY(turn(p, op->weight[i]->packed->window, err));
+    TRY(turn(p, packed_of(p, op, i)->window, err));
     TRY(bring(p, op->in[0], err));
-    if (fit) push_fit(p, NPU_OP_FIT, op->in[0], rows);
+    if (fit) push_fit(p, NPU_OP_FIT, op->in[0], all_of(p, op->in[0]), rows);
     TRY(push_product(p, NPU_OP_GEMM, op, i, rows, err));
-    if (fit) push_fit(p, NPU_OP_UNFIT, op->out[i], rows);
+    if (fit) push_fit(p, NPU_OP_UNFIT, op->out[i], own_of(p, op->out[i]), rows);
     return 0;
 }
 
@@ -306,7 +353,7 @@ static int emit_lookups(struct program *p, const struct op *op, struct stretch r
 {
     int window = -1;
     for (int i = 0; i < op->n_weight; i++) {
-        const struct packed *w = op->weight[i]->packed;
+        const struct packed *w = packed_of(p, op, i);
         if (!w->lookup_rows) continue;
         TRY(turn(p, w->window, err));
         TRY(bring(p, op->in[0], err));
@@ -340,11 +387,11 @@ static struct stretch stretch_of(const struct program *p, int value, uint32_t fi
 }
 
 /* The least of its parts'; 0: all go to tiles. */
-static uint32_t lookup_rows(const struct op *op)
+static uint32_t lookup_rows(const struct program *p, const struct op *op)
 {
     uint32_t least = 0;
     for (int i = 0; i < op->n_weight; i++) {
-        uint32_t n = op->weight[i]->packed->lookup_rows;
+        uint32_t n = packed_of(p, op, i)->lookup_rows;
         if (n && (!least || n < least)) least = n;
     }
     return least;
@@ -354,17 +401,17 @@ static uint32_t lookup_rows(const struct op *op)
  * same beside any others (docs/NPU.md).  Where lookups are asked for, rows that are not in bulk go to them. */
 static int emit_product(struct program *p, const struct op *op, struct lutra_error *err)
 {
-    const uint32_t n = rows_of(p, op->in[0]), each = lookup_rows(op);
+    const uint32_t n = rows_of(p, op->in[0]), each = lookup_rows(p, op);
     struct stretch all = {0, n};
     bool bulk;
     for (int i = 0; i < op->n_weight; i++)
-        if (!op->weight[i]->packed->lookup_rows) TRY(emit_tiles(p, op, i, all, err));
+        if (!packed_of(p, op, i)->lookup_rows) TRY(emit_tiles(p, op, i, all, err));
     for (uint32_t at = 0; each && at < n;) {
         struct stretch s = stretch_of(p, op->in[0], at, &bulk);
         if (!bulk && s.n > each) s.n = each;
         if (!bulk) TRY(emit_lookups(p, op, s, err));
         for (int i = 0; bulk && i < op->n_weight; i++)
-            if (op->weight[i]->packed->lookup_rows) TRY(emit_tiles(p, op, i, s, err));
+            if (packed_of(p, op, i)->lookup_rows) TRY(emit_tiles(p, op, i, s, err));
         at += s.n;
     }
     return 0;
@@ -499,7 +546,7 @@ static int emit_head(struct program *p, const struct op *op, struct lutra_error 
 {
     const struct step *step = p->s->step;
     struct npu_device *d = p->d;
-    const struct packed *w = op->weight[0]->packed;
+    const struct packed *w = packed_of(p, op, 0);
     uint32_t all = 0, rows, n_out = (uint32_t)step->n_out;
     d->n_vocab = w->layout.n, d->head_window = d->at;
     d->logits_stride = (uint32_t)round_up(w->layout.n, 32) * 4;
@@ -555,7 +602,7 @@ static int emit_one(struct program *p, const struct op *op, struct lutra_error *
 static int place(const struct program *p, const struct op *op)
 {
     const struct op_info *info = op_info_of(op->kind);
-    if (op->n_weight) return op->weight[0]->packed->window;
+    if (op->n_weight) return packed_of(p, op, 0)->window;
     if (info->reads_cache || info->writes_cache) return p->d->cache->layer[op->layer].window;
     if (op->kind == OP_RMS_NORM) return npu_home(p->d, p->s->list, (int)(op - p->s->list->op));
     return p->w ? p->d->at : 0;
@@ -586,8 +633,6 @@ static int begin(struct program *p, struct lutra_error *err)
     struct npu_device *d = p->d;
     const struct step *step = p->s->step;
     d->cache = NULL;
-    if (step->kv->type[KV_K] != QUANT_F16 || step->kv->type[KV_V] != QUANT_F16)
-        return lutra_fail(err, LUTRA_E_UNSUPPORTED, "%s: the cache must be f16", d->base.name);
     if (step->batch->n_row > d->most.max_rows || step->n_out > d->most.max_out)
         return lutra_fail(err, LUTRA_E_ARGUMENT, "%s: a step of %d rows, %d wanted; reserved for %d and %d",
             d->base.name, step->batch->n_row, step->n_out, d->most.max_rows, d->most.max_out);
@@ -597,6 +642,8 @@ static int begin(struct program *p, struct lutra_error *err)
             return lutra_fail(err, LUTRA_E_ARGUMENT, "%s: value %d is not in its window", d->base.name, v);
     }
     if (!uses_cache(p->s)) return 0;
+    if (step->kv->type[KV_K] != QUANT_F16 || step->kv->type[KV_V] != QUANT_F16)
+        return lutra_fail(err, LUTRA_E_UNSUPPORTED, "%s: the cache must be f16", d->base.name);
     d->cache = npu_buffer_of(d, step->kv->pool);
     if (!d->cache || d->cache->n_layer != step->kv->n_layer)
         return lutra_fail(err, LUTRA_E_ARGUMENT, "%s: the cache is not in its window", d->base.name);

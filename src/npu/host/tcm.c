@@ -33,16 +33,16 @@ static uint32_t of_op(const struct npu_device *d, const struct op_list *list, co
     const struct npu_machine *m = &d->window[0].link->machine;
     uint32_t most = 0;
     for (int i = 0; i < op->n_weight; i++)
-        if (op->weight[i]->device != &d->base || !op->weight[i]->packed) return 0; /* another device's */
+        if (!npu_packed_of(d, op->weight[i])) return 0; /* another device's */
     switch (op->kind) {
     case OP_MATMUL:
         for (int i = 0; i < op->n_weight; i++) {
-            uint32_t bytes = of_product(m, op->weight[i]->packed, UINT32_MAX, d->most.max_rows);
+            uint32_t bytes = of_product(m, npu_packed_of(d, op->weight[i]), UINT32_MAX, d->most.max_rows);
             most = bytes > most ? bytes : most;
         }
         return most;
-    case OP_HEAD: return of_product(m, op->weight[0]->packed, NPU_HEAD_SLICE, d->most.max_out);
-    case OP_EMBED: return of_scratch(m, npu_embed_scratch(&op->weight[0]->packed->layout));
+    case OP_HEAD: return of_product(m, npu_packed_of(d, op->weight[0]), NPU_HEAD_SLICE, d->most.max_out);
+    case OP_EMBED: return of_scratch(m, npu_embed_scratch(&npu_packed_of(d, op->weight[0])->layout));
     case OP_ROPE: return of_scratch(m, npu_machine_threads(m) * npu_rope_scratch((uint32_t)list->value[op->in[0]].dim));
     case OP_ATTENTION: return of_attention(m, (uint32_t)op->attention.d_head);
     default: return 0;

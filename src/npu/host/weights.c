@@ -49,8 +49,9 @@ int npu_weight_layout(struct npu_device *d, const struct weight *w, struct npu_w
     const struct npu_machine *m = &d->window[0].link->machine;
     uint32_t kind, own;
     size_t row_bytes = 0;
-    if (w->packed && w->device == &d->base) {
-        *out = w->packed->layout;
+    const struct packed *p = npu_packed_of(d, w);
+    if (p) {
+        *out = p->layout;
         return 0;
     }
     TRY(npu_pack_kind((uint32_t)t->type, &kind, err));
@@ -142,26 +143,44 @@ static uint32_t lookup_rows(const struct npu_device *d, const struct npu_weights
     return m;
 }
 
+/* Some of its outputs. */
+static struct tensor part_of(const struct tensor *t, struct columns outputs)
+{
+    struct tensor part = *t;
+    size_t row_bytes = t->bytes / (size_t)t->ne[1];
+    part.ne[1] = outputs.n;
+    part.data = (const uint8_t *)t->data + (size_t)outputs.first * row_bytes;
+    part.bytes = (size_t)outputs.n * row_bytes;
+    return part;
+}
+
 int npu_weight_prepare(struct npu_device *d, struct weight *weight, struct lutra_error *err)
 {
     const struct tensor *t = &weight->tensor;
     struct npu_weights w;
     struct lutra_error why;
-    if (weight->packed) return lutra_fail(err, LUTRA_E_ARGUMENT, "npu: tensor '%s' is prepared already", t->name);
+    if (weight_is_ready(weight, &d->base))
+        return lutra_fail(err, LUTRA_E_ARGUMENT, "npu: tensor '%s' is prepared already", t->name);
+    struct held *h = weight_to_prepare(weight, &d->base, err);
+    if (!h) return LUTRA_E_UNSUPPORTED;
+    npu_weight_release(d, weight); /* of fewer outputs */
     TRY(npu_weight_layout(d, weight, &w, err));
+    const struct tensor part = part_of(t, h->want);
+    if (part.ne[1] != t->ne[1]) TRY(product_layout(&d->window[0].link->machine, w.kind, &part, &w, err));
     struct packed *p = calloc(1, sizeof *p);
     if (!p) return lutra_fail(err, LUTRA_E_NO_MEMORY, "npu: no memory for tensor '%s'", t->name);
-    *p = (struct packed){.layout = w, .bytes = w.bytes, .name = t->name, .type = (uint32_t)t->type};
+    *p = (struct packed){
+        .layout = w, .bytes = w.bytes, .first = (uint32_t)h->want.first, .name = t->name, .type = (uint32_t)t->type};
     p->lookup_rows = lookup_rows(d, &w);
     int rc = npu_window_place(d, p->bytes, &p->window, &p->at, &why);
     if (rc < 0) {
         free(p);
         return lutra_fail(err, rc, "%s: tensor '%s': %s", d->base.name, t->name, why.what);
     }
-    weight->packed = p, weight->packed_bytes = p->bytes;
+    h->packed = p, h->has = h->want, h->bytes = p->bytes;
     p->next = d->packed, d->packed = p;
     struct npu_transport *link = d->window[p->window].link;
-    rc = pack(d, t, &w, link->base + p->at, err);
+    rc = pack(d, &part, &w, link->base + p->at, err);
     if (rc < 0)
         npu_weight_release(d, weight);
     else
@@ -171,7 +190,8 @@ int npu_weight_prepare(struct npu_device *d, struct weight *weight, struct lutra
 
 void npu_weight_release(struct npu_device *d, struct weight *weight)
 {
-    struct packed *p = weight->packed;
+    struct held *h = weight_held(weight, &d->base);
+    struct packed *p = h ? h->packed : NULL;
     if (!p) return;
     for (struct packed **at = &d->packed; *at; at = &(*at)->next)
         if (*at == p) {
@@ -182,7 +202,7 @@ void npu_weight_release(struct npu_device *d, struct weight *weight)
     d->window[p->window].weight_bytes -= p->bytes;
     if (!d->packed) d->filling = 0;
     free(p);
-    weight->packed = NULL, weight->packed_bytes = 0;
+    weight_forget(h);
 }
 
 /* ---- in words ---- */
@@ -216,8 +236,8 @@ bool npu_planes_describe(const struct npu_device *d, char *text, size_t size)
 /* The window of an operation's first weight, or -1: it has none here. */
 static int window_of(const struct npu_device *d, const struct op *op)
 {
-    const struct weight *w = op->n_weight ? op->weight[0] : NULL;
-    return w && w->packed && w->device == &d->base ? w->packed->window : -1;
+    const struct packed *p = op->n_weight ? npu_packed_of(d, op->weight[0]) : NULL;
+    return p ? p->window : -1;
 }
 
 int npu_home(const struct npu_device *d, const struct op_list *list, int i)

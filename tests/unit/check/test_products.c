@@ -6,6 +6,7 @@
 
 #include "engine/model.h"
 #include "ops/op.h"
+#include "weights/packed.h"
 
 struct heard {
     int n;
@@ -63,7 +64,7 @@ static void damage_is_named(void **state)
     for (int i = 0; i < list->n_op && !w; i++)
         if (list->op[i].kind == OP_MATMUL) w = list->op[i].weight[0];
     struct packed_view view;
-    assert_true(w->device->extras->packed(w->device, w, &view));
+    assert_true(packed_view_of(w, &view));
     uint8_t *bytes = (uint8_t *)view.data;
     for (size_t i = 0; i < 512; i++) bytes[i] ^= 0x55; /* of the first outputs */
     assert_true(check(&f, &h) >= 1);

@@ -389,7 +389,7 @@ static void refuses_with_the_reason(void **state)
     assert_int_equal(b.device->ops->supports(b.device, &list, &op, &err), LUTRA_E_UNSUPPORTED);
     assert_non_null(strstr(err.what, "blk.0.odd"));
     assert_int_equal(b.device->ops->prepare(b.device, &odd, &keeps, &err), LUTRA_E_UNSUPPORTED);
-    assert_null(odd.packed);
+    assert_null(weight_packed(&odd, b.device));
     op = ops[6];
     op.attention.d_head = 61;
     assert_int_equal(b.device->ops->supports(b.device, &list, &op, &err), LUTRA_E_UNSUPPORTED);
@@ -416,7 +416,7 @@ static void gather_only_keeps_its_source(void **state)
     bool keeps = false;
     (void)state;
     open_bench(&b, cpu_isa(), 1, 0, 3);
-    w.packed = NULL;
+    memset(w.held, 0, sizeof w.held);
     w.use = WEIGHT_GATHER;
     assert_int_equal(b.device->ops->prepare(b.device, &w, &keeps, &err), 0);
     assert_true(keeps);
@@ -454,6 +454,7 @@ static void stored_copies_are_checked_where_they_are_read(void **state)
         uint8_t *stored = aligned_alloc(64, (good.bytes + 63) / 64 * 64);
         for (int round = 0; round < 8; round++) {
             struct weight from = weights[i];
+            memset(from.held, 0, sizeof from.held);
             bool damaged = round & 1;
             from.stored_sum = hash_parts(good.data, good.bytes);
             from.stored = memcpy(stored, good.data, good.bytes);

@@ -48,12 +48,12 @@ static void make_weight(struct bench *b, int i, enum quant_type type, int n_out)
     float *x = malloc(n * sizeof *x);
     for (size_t e = 0; e < n; e++) x[e] = 0.15f * fixture_noise((uint32_t)e, (uint32_t)i + b->seed, 3);
     struct tensor *t = &b->weight[i].tensor;
+    b->weight[i] = (struct weight){.use = WEIGHT_MATMUL};
     *t = (struct tensor){.name = "w", .type = q->type, .n_dim = 2, .ne = {IN, n_out, 1, 1}};
     t->bytes = n / q->block_elems * q->block_bytes;
     void *data = malloc(t->bytes);
     q->quantize(x, data, n);
     t->data = data;
-    b->weight[i].use = WEIGHT_MATMUL;
     free(x);
 }
 
@@ -163,6 +163,80 @@ static void check_cut(struct bench *b, enum quant_type type)
     }
 }
 
+/* A device that has some outputs computes those with the bits of the whole; when it is to have all, what it has is not
+ * packed again: the source of that is gone. */
+static void check_slice(struct bench *b, struct device *d, enum quant_type type)
+{
+    static float whole[3][ROWS * OUT_MOST];
+    int n_out = 32 * (2 + (int)below(b, OUT_MOST / 32 - 1)), n_row = 1 + (int)below(b, below(b, 4) ? 12 : ROWS);
+    int from = (int)below(b, SHARE_WHOLE - 1), to = from + 1 + (int)below(b, (uint32_t)(SHARE_WHOLE - from));
+    const struct share share = {(int16_t)from, (int16_t)to};
+    const struct columns own = share_columns(share, n_out);
+    struct ticket ticket;
+    bool keeps;
+    for (int i = 0; i < 2; i++) {
+        make_weight(b, i, type, n_out);
+        assert_int_equal(b->device[0]->ops->prepare(b->device[0], &b->weight[i], &keeps, NULL), 0);
+        if (own.n == 0) continue;
+        assert_int_equal(weight_give(&b->weight[i], d, own, NULL), 0);
+        assert_int_equal(d->ops->prepare(d, &b->weight[i], &keeps, NULL), 0);
+        const struct held *all = weight_held(&b->weight[i], b->device[0]), *some = weight_held(&b->weight[i], d);
+        assert_true(some->has.first == own.first && some->has.n == own.n);
+        assert_true(some->bytes < all->bytes || own.n == n_out);
+    }
+    make_list(b, n_out);
+    assert_int_equal(d->ops->reserve(d, &b->list, ROWS, 1, 1, NULL), 0);
+    make_step(b, n_row);
+    run(b, 0, (struct share){0, 0}, &ticket);
+    for (int v = V_GATE; v < N_VALUES; v++) memcpy(whole[v - V_GATE], b->value[v].host, b->value[v].bytes);
+    struct segment s = {b->op, 2, &b->list, &b->step, share, 0};
+    fill(b);
+    if (own.n) assert_int_equal(d->ops->submit(d, &s, NULL, 0, &ticket, NULL), 0);
+    for (int v = V_GATE; v < N_VALUES; v++)
+        for (int r = 0; r < n_row; r++) {
+            const size_t at = (size_t)r * (size_t)n_out + (size_t)own.first;
+            if (memcmp(whole[v - V_GATE] + at, (float *)b->value[v].host + at, (size_t)own.n * sizeof(float)))
+                fail_msg("%s: outputs %d to %d of %d: other bits in value %d", quant_info_of(type)->name,
+                    (int)own.first, (int)(own.first + own.n), n_out, v);
+        }
+    s.share = (struct share){0, 0};
+    if (own.n && own.n < n_out) assert_int_equal(d->ops->submit(d, &s, NULL, 0, &ticket, NULL), LUTRA_E_ARGUMENT);
+    for (int i = 0; own.n && own.n < n_out && i < 2; i++) {
+        struct tensor *t = &b->weight[i].tensor;
+        size_t row = t->bytes / (size_t)n_out;
+        memset((uint8_t *)t->data + (size_t)own.first * row, 0, (size_t)own.n * row);
+        assert_int_equal(weight_give(&b->weight[i], d, (struct columns){0, n_out}, NULL), 0);
+        assert_int_equal(d->ops->prepare(d, &b->weight[i], &keeps, NULL), 0);
+    }
+    fill(b);
+    if (own.n) assert_int_equal(d->ops->submit(d, &s, NULL, 0, &ticket, NULL), 0);
+    for (int v = V_GATE; own.n && v < N_VALUES; v++)
+        if (memcmp(whole[v - V_GATE], b->value[v].host, sizeof(float) * (size_t)n_row * (size_t)n_out))
+            fail_msg("%s: %d outputs of which %d were there: other bits in value %d", quant_info_of(type)->name, n_out,
+                (int)own.n, v);
+    for (int i = 0; i < 2; i++) {
+        b->device[0]->ops->release(b->device[0], &b->weight[i]);
+        d->ops->release(d, &b->weight[i]);
+        free((void *)b->weight[i].tensor.data);
+    }
+}
+
+static void slices_have_the_bits_of_the_whole(void **state)
+{
+    static struct bench b;
+    static const enum quant_type types[] = {
+        QUANT_F32, QUANT_F16, QUANT_BF16, QUANT_Q4_0, QUANT_Q4_1, QUANT_Q8_0, QUANT_Q2_K, QUANT_Q4_K, QUANT_Q6_K};
+    const struct cpu_device_settings set = {.isa = cpu_isa(), .name = "other"};
+    struct device *d;
+    (void)state;
+    open_devices(&b);
+    assert_int_equal(cpu_device_open(&d, b.pool[0], &set, NULL), 0);
+    for (size_t t = 0; t < sizeof types / sizeof *types; t++)
+        for (int i = 0; i < CUTS / 2; i++) check_slice(&b, d, types[t]);
+    d->ops->close(d);
+    close_devices(&b);
+}
+
 static void any_cut_has_the_bits_of_the_whole(void **state)
 {
     static struct bench b;
@@ -212,7 +286,7 @@ static void a_failure_is_told_once(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {
+    const struct CMUnitTest tests[] = {cmocka_unit_test(slices_have_the_bits_of_the_whole),
         cmocka_unit_test(any_cut_has_the_bits_of_the_whole), cmocka_unit_test(a_failure_is_told_once)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

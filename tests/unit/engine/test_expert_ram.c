@@ -41,7 +41,7 @@ static int64_t expert_bytes(const lutra_model *m)
     int64_t sum = 0;
     for (int i = 0; i < model_n_weight(m->model); i++) {
         const struct weight *w = model_weight(m->model, i);
-        if (w->n_expert) sum += (int64_t)w->packed_bytes;
+        if (w->n_expert) sum += (int64_t)w->held[0].bytes;
     }
     return sum;
 }
@@ -76,8 +76,8 @@ static struct expert_cache count(const lutra_model *m, int64_t *bytes)
     struct expert_cache sum = {0};
     for (int i = 0; i < model_n_weight(m->model); i++) {
         const struct weight *w = model_weight(m->model, i);
-        if (!w->n_expert || !w->packed->cache) continue;
-        const struct expert_cache *c = w->packed->cache;
+        if (!w->n_expert || !w->held[0].packed->cache) continue;
+        const struct expert_cache *c = w->held[0].packed->cache;
         *bytes += (int64_t)((size_t)c->n_place * c->place_bytes);
         sum.n_use += c->n_use, sum.n_hit += c->n_hit, sum.n_pack += c->n_pack;
         int n_in = 0;

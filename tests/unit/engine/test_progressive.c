@@ -71,7 +71,7 @@ static void say(const char *path, const char *device, bool progressive, struct h
     assert_int_equal(h->n, N_SAID);
     assert_false(atomic_load(&m->reading));
     assert_null(m->reader);
-    for (int i = 0; i < model_n_weight(m->model); i++) assert_non_null(model_weight(m->model, i)->packed);
+    for (int i = 0; i < model_n_weight(m->model); i++) assert_true(weight_is_ready(model_weight(m->model, i), NULL));
     struct heard again;
     OK(generate(other, &again, err));
     assert_memory_equal(&again, h, sizeof again);

@@ -59,7 +59,8 @@ static void compare(struct device *d, struct random_list *r, int i, uint32_t see
     for (int v = 0; v < RL_VALUES; v++) {
         memcpy(want[v], r->value[v].host, r->value[v].bytes);
         memcpy(r->value[v].host, before[v], r->value[v].bytes);
-        d->memory->acquire(d, &r->value[v], share_columns((struct share){0, 0}, r->list.value[v].dim));
+        const int dim = r->list.value[v].dim;
+        d->memory->acquire(d, &r->value[v], (struct area){{0, dim}, dim, r->batch.n_row});
     }
     if (d->ops->supports(d, &r->list, op, &err) == 0) {
         if (d->ops->submit(d, &segment, NULL, 0, &ticket, &err) < 0) fail_msg("list %u: %s", seed, err.what);
@@ -68,7 +69,7 @@ static void compare(struct device *d, struct random_list *r, int i, uint32_t see
             const struct value *value = &r->list.value[v];
             size_t rows = (size_t)(value->rows == ROWS_OUT ? r->step.n_out : r->batch.n_row);
             if (!op_writes(op, v)) continue;
-            d->memory->publish(d, &r->value[v], share_columns((struct share){0, 0}, value->dim), &err);
+            d->memory->publish(d, &r->value[v], (struct area){{0, value->dim}, value->dim, (int)rows}, &err);
             if (tame) assert_near(r->value[v].host, want[v], rows * (size_t)value->dim, 1e-4, op_name(op->kind), seed);
         }
         if (op->kind == OP_HEAD && tame) assert_head(r, head, seed);

@@ -212,7 +212,7 @@ static void demand_counts_rows_and_positions(void **state)
     for (int i = 0; i < 3; i++) fixture_row(&kv, s, -1, false);
     fixture_finish(&kv);
     struct step step = {.batch = &batch, .kv = &kv.view, .n_out = 1};
-    m.weight[1].packed_bytes = 1000, m.weight[2].tensor.bytes = 64 * 32 * 4, m.weight[3].packed_bytes = 9;
+    m.weight[1].held[0].bytes = 1000, m.weight[2].tensor.bytes = 64 * 32 * 4, m.weight[3].held[0].bytes = 9;
     d = demand_of_op(&m, 0, &step);
     assert_true(!d.mac && !d.weight_bytes);
     d = demand_of_op(&m, 1, &step);

@@ -117,7 +117,8 @@ static inline void clocked_open(struct clocked_world *w, int n_device)
             .ns_per_kmac = 100,
             .fixed_us = 2,
             .beside = 1};
-        d->device.caps = (struct device_caps){.max_rows = CLOCKED_ROWS, .flat_rows = 1, .speed = 1, .async = i > 0};
+        d->device.caps = (struct device_caps){
+            .max_rows = CLOCKED_ROWS, .flat_rows = 1, .speed = 1, .async = i > 0, .shares = SHARED_BY_OUTPUTS};
         d->device.store = i ? &w->device[0].device : NULL;
         w->devices[i] = &d->device;
     }

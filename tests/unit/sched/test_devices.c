@@ -29,6 +29,7 @@ struct world {
     int reads[RL_OPS][OP_INS];      /* version that each operation has to find */
     int writes[RL_OPS][OP_OUTS];    /* and makes */
     int n_moved, n_cut, n_heads;    /* n_heads: attentions that were cut */
+    int n_mixed;                    /* plans in which devices with weights of their own share operations */
 };
 
 struct queued {
@@ -137,11 +138,22 @@ static void run_share(struct twin *t, int i, struct step *step, struct share sha
     t->world->n_heads += op->kind == OP_ATTENTION;
 }
 
+/* The device has been given the outputs that its share needs. */
+static void check_weights(const struct twin *t, const struct op *op, struct share share)
+{
+    for (int k = 0; op->kind == OP_MATMUL && k < op->n_weight; k++) {
+        const struct held *h = weight_held(op->weight[k], device_store((struct device *)&t->device));
+        const struct columns own = share_columns(share, op->weight[k]->tensor.ne[1]);
+        assert_true(h && h->want.first <= own.first && h->want.first + h->want.n >= own.first + own.n);
+    }
+}
+
 static void run_op(struct twin *t, int i, struct share share)
 {
     const struct op *op = &t->world->r->op[i];
     struct step step = t->world->r->step;
     if (t->device.memory) step.value = t->own;
+    check_weights(t, op, share);
     for (int k = 0; k < op->n_in; k++)
         check_input(t, i, k, share_columns(op->kind == OP_MATMUL ? (struct share){0, 0} : share, dim_of(t, op->in[k])));
     if (share_is_whole(share))
@@ -213,8 +225,9 @@ static int value_of(const struct twin *t, const struct buffer *b)
     return (int)(b - t->world->r->value);
 }
 
-static int publish(struct device *self, struct buffer *b, struct columns c, struct lutra_error *err)
+static int publish(struct device *self, struct buffer *b, struct area area, struct lutra_error *err)
 {
+    const struct columns c = area.columns;
     struct twin *t = twin_of(self);
     int v = value_of(t, b);
     TRY(alive(t, err));
@@ -239,8 +252,9 @@ static bool touches(const struct twin *t, const struct op *op, struct share shar
     return reads_all || ((op_reads(op, v) || op_writes(op, v)) && meet(own, c));
 }
 
-static void acquire(struct device *self, struct buffer *b, struct columns c)
+static void acquire(struct device *self, struct buffer *b, struct area area)
 {
+    const struct columns c = area.columns;
     struct twin *t = twin_of(self);
     int v = value_of(t, b);
     for (int i = t->n_run; i < t->n_queued; i++) /* what is under way uses the old one */
@@ -335,8 +349,9 @@ static void open_fixture(struct fixture *f, uint32_t seed)
             .world = &f->world,
             .chance = seed + (uint32_t)d};
         t->device.caps.async = rl_below(&f->r, 2);
-        t->device.caps.shares = 1u << OP_ROPE | 1u << OP_RMS_NORM | 1u << OP_KV_APPEND | 1u << OP_ATTENTION;
-        t->device.store = d ? &f->twin[0].device : NULL;
+        t->device.caps.shares =
+            SHARED_BY_OUTPUTS | 1u << OP_ROPE | 1u << OP_RMS_NORM | 1u << OP_KV_APPEND | 1u << OP_ATTENTION;
+        t->device.store = d && seed % 4 != 3 ? &f->twin[0].device : NULL; /* or weights of its own */
         if (rl_below(&f->r, 3)) t->device.caps.speed = 0.5f + (float)rl_below(&f->r, 4);
         for (int i = 0; i < f->r.list.n_op; i++)
             if (d == DEVICES - 1 || rl_below(&f->r, 2) || is_by_head(&f->r.list, i)) t->does |= 1ull << i;
@@ -345,7 +360,8 @@ static void open_fixture(struct fixture *f, uint32_t seed)
             t->own[v].host = malloc(t->own[v].bytes);
         }
     }
-    for (int i = 0; i < f->r.list.n_op; i += 2) /* of half the operations it is said who computes how much */
+    /* Of half the operations it is said who computes how much, with weights of one's own of all. */
+    for (int i = 0; i < f->r.list.n_op; i += f->twin[1].device.store ? 2 : 1)
         for (int d = 0; d < DEVICES; d++) {
             struct plan_cut *cut = &f->cut[i];
             cut->device[cut->n] = &f->twin[d].device;
@@ -416,7 +432,8 @@ static int replace(void *user, struct device *lost, struct lutra_error *err)
     }
     assert_int_equal(n, f->n_left - 1);
     f->n_left = n;
-    return plan_open(&f->plan, &f->r.list, f->left, n, err);
+    TRY(plan_open(&f->plan, &f->r.list, f->left, n, err));
+    return plan_give_weights(&f->plan, err);
 }
 
 static void play(struct fixture *f, uint32_t seed)
@@ -425,6 +442,9 @@ static void play(struct fixture *f, uint32_t seed)
     struct plan_rescue rescue = {.replace = replace, .user = f};
     const struct plan_cut *cut = seed % 2 ? f->cut : NULL;
     assert_int_equal(plan_open_cut(&f->plan, &f->r.list, f->left, f->n_left, cut, &err), 0);
+    for (int i = 0; i < f->r.n_weight; i++) memset(f->r.weight[i].held, 0, sizeof f->r.weight[i].held);
+    assert_int_equal(plan_give_weights(&f->plan, &err), 0);
+    f->world.n_mixed += plan_mixes(&f->plan);
     if (plan_run(&f->plan, &f->r.step, &f->waits, &rescue, &err) < 0) fail_msg("list %u: %s", seed, err.what);
     check_results(f, seed);
 }
@@ -442,7 +462,7 @@ static int n_returns(const struct plan *p)
 static void results_are_the_references(void **state)
 {
     static struct fixture f;
-    int returns = 0, pieces = 0, moved = 0, n_cut = 0, n_heads = 0;
+    int returns = 0, pieces = 0, moved = 0, n_cut = 0, n_heads = 0, n_mixed = 0;
     (void)state;
     for (uint32_t seed = 0; seed < LISTS; seed++) {
         open_fixture(&f, seed);
@@ -453,9 +473,11 @@ static void results_are_the_references(void **state)
         moved += f.world.n_moved;
         n_cut += f.world.n_cut;
         n_heads += f.world.n_heads;
+        n_mixed += f.world.n_mixed;
         close_fixture(&f);
     }
-    print_message("%d shares, %d of attentions\n", n_cut, n_heads);
+    print_message("%d shares, %d of attentions, %d plans over different weights\n", n_cut, n_heads, n_mixed);
+    assert_true(SANITIZED || n_mixed > LISTS / 40);
     assert_true(
         returns > LISTS && pieces > 5 * LISTS && moved > 5 * LISTS && n_cut > LISTS / 4 && n_heads > LISTS / 40);
 }
@@ -488,6 +510,8 @@ static void a_list_goes_on_where_another_ended(void **state)
         rest.given = given_to(&rest);
         if (plan_open(&f.plan, &first, f.left, DEVICES, &err) < 0 || plan_open(&next, &rest, f.left, DEVICES, &err) < 0)
             fail_msg("list %u: %s", seed, err.what);
+        assert_int_equal(plan_give_weights(&f.plan, &err), 0);
+        assert_int_equal(plan_give_weights(&next, &err), 0);
         assert_int_equal(plan_run(&f.plan, &f.r.step, &f.waits, NULL, &err), 0);
         for (int v = 0; v < RL_VALUES; v++) {
             if (!(rest.given >> v & 1)) continue;

@@ -48,7 +48,8 @@ static int hold(void *user, const struct op *op, int n, struct lutra_error *err)
         assert_int_equal(op[i].layer, op->layer);
         asked.n_op[first + i]++;
         if (op->layer == asked.fails_at) return lutra_fail(err, LUTRA_E_IO, "tensor of layer %d", op->layer);
-        for (int k = 0; k < op[i].n_weight; k++) op[i].weight[k]->packed = (struct packed *)&w;
+        for (int k = 0; k < op[i].n_weight; k++)
+            op[i].weight[k]->held[0] = (struct held){.device = w.devices[0], .packed = (struct packed *)&w};
     }
     return 0;
 }
@@ -76,7 +77,7 @@ static void a_layer_is_asked_for_when_it_is_reached(void **state)
         if (plan_run(&plan, &w.step, &waits, &rescue, &err)) fail_msg("%s", err.what);
         for (int i = 0; i < w.list.n_op; i++)
             for (int k = 0; k < w.op[i].n_weight; k++) {
-                assert_non_null(w.op[i].weight[k]->packed);
+                assert_true(weight_is_ready(w.op[i].weight[k], NULL));
                 assert_int_equal(asked.n_op[i], 1);
             }
         assert_true(asked.n_call >= CLOCKED_LAYERS + 2);

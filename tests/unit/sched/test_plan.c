@@ -52,16 +52,16 @@ static int wait_for(struct device *self, const struct ticket *t, struct lutra_er
     return 0;
 }
 
-static int publish(struct device *self, struct buffer *b, struct columns c, struct lutra_error *err)
+static int publish(struct device *self, struct buffer *b, struct area a, struct lutra_error *err)
 {
-    (void)b, (void)c, (void)err;
+    (void)b, (void)a, (void)err;
     strcat(((struct fake *)self)->log, "p ");
     return 0;
 }
 
-static void acquire(struct device *self, struct buffer *b, struct columns c)
+static void acquire(struct device *self, struct buffer *b, struct area a)
 {
-    (void)b, (void)c;
+    (void)b, (void)a;
     strcat(((struct fake *)self)->log, "a ");
 }
 
@@ -81,6 +81,8 @@ struct bench {
     struct plan plan;
 };
 
+static const struct batch one_row = {.n_row = 1};
+
 static void prepare(struct bench *b)
 {
     memset(b, 0, sizeof *b);
@@ -99,6 +101,7 @@ static void prepare(struct bench *b)
     for (int i = 0; i < 4; i++) b->layer[i] = (struct op_layer){.cache = i};
     b->list = (struct op_list){.op = b->op, .n_op = 4, .n_value = 4, .layer = b->layer, .n_layer = 4};
     b->step.value = b->value;
+    b->step.batch = &one_row;
 }
 
 static void splits_by_device(void **state)
@@ -138,24 +141,6 @@ static void another_plan_finds_what_one_has_left(void **state)
     assert_int_equal(plan_open(&next, &list, b.devices, 2, NULL), 0);
     assert_int_equal(plan_run(&next, &b.step, NULL, NULL, NULL), 0);
     assert_string_equal(b.log, "cpu:0+1@0 w a a npu:1+1@0 w ");
-}
-
-/* Of a weight that a device has prepared already, as for another list. */
-static void weights_stay_where_they_are(void **state)
-{
-    (void)state;
-    struct bench b;
-    struct lutra_error err;
-    char some;
-    prepare(&b);
-    b.weight[0].tensor.name = "embeddings";
-    b.weight[0].packed = (struct packed *)(void *)&some;
-    b.weight[0].device = &b.cpu.device;
-    assert_int_equal(plan_open(&b.plan, &b.list, b.devices, 2, NULL), 0);
-    assert_ptr_equal(b.plan.device[b.plan.piece[0].device], &b.cpu.device);
-    assert_int_equal(b.plan.piece[0].n, 1);
-    assert_int_equal(plan_open(&b.plan, &b.list, b.devices, 1, &err), LUTRA_E_UNSUPPORTED);
-    assert_string_equal(err.what, "operation embed of layer 0: npu: cpu has tensor 'embeddings'");
 }
 
 static void keeps_a_layers_cache_on_one_device(void **state)
@@ -309,7 +294,7 @@ static void prepare_layer(struct layer_bench *b, int n_head, int n_kv_head)
 {
     enum { D = 64 };
     const int dim[] = {n_head * D, n_kv_head * D, n_kv_head * D, n_head * D, 256};
-    const uint32_t heads = 1u << OP_ROPE | 1u << OP_KV_APPEND | 1u << OP_ATTENTION;
+    const uint32_t heads = SHARED_BY_OUTPUTS | 1u << OP_ROPE | 1u << OP_KV_APPEND | 1u << OP_ATTENTION;
     memset(b, 0, sizeof *b);
     for (int i = 0; i < 2; i++) {
         b->fake[i] = (struct fake){
@@ -370,7 +355,7 @@ static void an_attention_is_cut_by_heads(void **state)
     assert_int_equal(plan_open(&b.plan, &b.list, b.devices, 2, NULL), 0);
     assert_int_equal(b.plan.n_piece, 5);
     prepare_layer(&b, 12, 3);
-    b.devices[1]->caps.shares = 1u << OP_ROPE | 1u << OP_KV_APPEND;
+    b.devices[1]->caps.shares = SHARED_BY_OUTPUTS | 1u << OP_ROPE | 1u << OP_KV_APPEND;
     assert_int_equal(plan_open(&b.plan, &b.list, b.devices, 2, NULL), 0);
     assert_int_equal(b.plan.n_piece, 5);
     prepare_layer(&b, 12, 3);
@@ -397,7 +382,6 @@ int main(void)
         cmocka_unit_test(an_attention_is_cut_by_heads),
         cmocka_unit_test(splits_by_device),
         cmocka_unit_test(another_plan_finds_what_one_has_left),
-        cmocka_unit_test(weights_stay_where_they_are),
         cmocka_unit_test(keeps_a_layers_cache_on_one_device),
         cmocka_unit_test(keeps_users_of_a_weight_on_one_device),
         cmocka_unit_test(reports_who_runs_what_and_why),

@@ -49,8 +49,8 @@ static int supports(struct device *self, const struct op_list *list, const struc
 
 static int prepare(struct device *self, struct weight *w, bool *keeps, struct lutra_error *err)
 {
-    (void)err;
-    w->packed = (struct packed *)self;
+    struct held *h = weight_to_prepare(w, self, err);
+    h->packed = (struct packed *)self, h->has = h->want;
     of(self)->n_prepared++, of(self)->world->n_weight++;
     *keeps = false;
     return 0;
@@ -58,7 +58,7 @@ static int prepare(struct device *self, struct weight *w, bool *keeps, struct lu
 
 static void release(struct device *self, struct weight *w)
 {
-    w->packed = NULL;
+    weight_forget(weight_held(w, self));
     of(self)->n_prepared--, of(self)->world->n_weight--;
 }
 
