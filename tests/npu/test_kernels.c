@@ -260,15 +260,15 @@ static float gemv_reference(const struct npu_weights *w, const uint8_t *p, const
 static void integer_product_of_one_row_is_exact(void **state)
 {
     (void)state;
-    static const uint32_t shapes[][2] = {{64, 32}, {256, 70}, {320, 33}, {448, 33}, {1536, 64}};
-    for (int i = 0; i < N_GGUF_KINDS; i++)
+    static const uint32_t shapes[][2] = {{64, 32}, {256, 70}, {320, 33}, {448, 33}, {1536, 33}};
+    for (int i = 0; i < N_GGUF_KINDS; i++) {
+        struct bench b; /* one for a kind: a guest is slow to start */
+        bench_open(&b, MEMORY_BYTES);
         for (int s = 0; s < 5; s++)
-            for (int extreme = 0; extreme < 2; extreme++) {
-                struct bench b;
+            for (int extreme = s == 4; extreme < 2; extreme++) { /* the largest shape is for its sums */
                 struct npu_weights w;
                 struct npu_act8 l;
                 uint32_t k = shapes[s][0], n = shapes[s][1];
-                bench_open(&b, MEMORY_BYTES);
                 assert_int_equal(npu_weights_layout(kinds[i].kind, k, n, &w), 0);
                 npu_act8_layout(k, &l);
                 float *x = floats(k, 3);
@@ -296,8 +296,9 @@ static void integer_product_of_one_row_is_exact(void **state)
                     if (y[c] != want) fail_msg("kind %u, %ux%u, output %u: %g, wanted %g", w.kind, k, n, c, y[c], want);
                 }
                 free(x);
-                bench_close(&b);
             }
+        bench_close(&b);
+    }
 }
 
 /* |error| of an output of the tile product: inputs are halves, sums f32 in k order, one half at the end. */
@@ -319,13 +320,13 @@ static void tile_product_of_any_row_count(void **state)
     /* The last shape is given so little TCM that it takes several passes and chunks. */
     static const uint32_t shapes[][4] = {
         {1, 64, 32, 8}, {5, 192, 70, 8}, {32, 320, 64, 8}, {33, 64, 200, 8}, {130, 1088, 96, 1}};
-    for (int i = 0; i < N_KINDS; i++)
+    for (int i = 0; i < N_KINDS; i++) {
+        struct bench b; /* one for a kind: a guest is slow to start */
+        bench_open(&b, MEMORY_BYTES);
         for (int s = 0; s < 5; s++) {
-            struct bench b;
             struct npu_weights w;
             uint32_t m = shapes[s][0], k = shapes[s][1], n = shapes[s][2];
             if (s == 4 && i) continue;
-            bench_open(&b, MEMORY_BYTES);
             b.machine.tcm_bytes = shapes[s][3] << 20;
             if (s == 4) b.machine.tcm_bytes = 512 << 10;
             assert_int_equal(npu_weights_layout(kinds[i].kind, k, n, &w), 0);
@@ -352,8 +353,9 @@ static void tile_product_of_any_row_count(void **state)
                 for (uint32_t c = 0; c < n; c++)
                     check_product(&w, packed, x + r * k, (float *)npu_sim_host(b.sim, dst) + r * stride / 4 + c, r, c);
             free(x);
-            bench_close(&b);
         }
+        bench_close(&b);
+    }
 }
 
 static void check_close(double got, double want, double relative, double absolute)
@@ -508,8 +510,10 @@ static void row_operations_are_close(void **state)
 static void rope_rotates_both_kinds_of_pairs(void **state)
 {
     (void)state;
+    struct bench b;
     enum { M = 2, HEADS = 4 };
     static const int sizes[][2] = {{128, 128}, {64, 64}, {16, 16}, {32, 32}, {80, 80}, {96, 96}, {80, 32}, {64, 16}};
+    bench_open(&b, MEMORY_BYTES); /* one for all: a guest is slow to start */
     for (int i = 0; i < 16; i++) {
         struct op_rope p = {.kind = i % 2 ? ROPE_NEOX : ROPE_NORM,
             .n_head = HEADS,
@@ -519,8 +523,6 @@ static void rope_rotates_both_kinds_of_pairs(void **state)
             .freq_scale = 1,
             .magnitude = i % 3 ? 1 : 1.2f};
         uint32_t n = (uint32_t)(HEADS * p.d_head), period = npu_rope_period(&p);
-        struct bench b;
-        bench_open(&b, MEMORY_BYTES);
         float *x = floats(M * n, 5), *t = calloc(period * (1 + 2 * M), 4), *want = malloc(4 * M * n);
         npu_rope_mask(&p, (uint32_t *)t);
         memcpy(want, x, 4 * M * n);
@@ -544,8 +546,8 @@ static void rope_rotates_both_kinds_of_pairs(void **state)
         const float *y = npu_sim_host(b.sim, src);
         for (uint32_t j = 0; j < M * n; j++) check_close(y[j], want[j], 3e-7, 3e-6);
         free(x), free(t), free(want);
-        bench_close(&b);
     }
+    bench_close(&b);
 }
 
 /* Every half <= 0: table and f32 are the nearest half or one beside it; the half polynomial is off by up to 1 percent
