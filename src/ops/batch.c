@@ -5,6 +5,8 @@
 #include <stdbool.h>
 #include <stddef.h>
 
+#include "quant/quant.h"
+
 static int check_place(const struct batch *b, int i, int32_t (*committed)(const void *ctx, int32_t seq),
     const void *ctx, struct lutra_error *err)
 {
@@ -136,18 +138,11 @@ int batch_check(struct batch *batch, int n_vocab, int32_t (*committed)(const voi
     return 0;
 }
 
-static bool all_finite(const float *x, int n)
-{
-    for (int i = 0; i < n; i++)
-        if (!isfinite(x[i])) return false;
-    return true;
-}
-
 bool row_result_is_number(const struct row_result *r, uint32_t want, int n_vocab, int d_model)
 {
     if ((want & (WANT_TOPK | WANT_LOGPROB)) && !isfinite(r->log_sum_exp)) return false;
     if ((want & WANT_LOGPROB) && !isfinite(r->listed_logit[0])) return false;
     for (int i = 0; want & WANT_LOGITS && i < n_vocab; i++)
         if (isnan(r->logits[i]) || r->logits[i] == INFINITY) return false; /* -inf: a token that cannot come */
-    return !(want & WANT_HIDDEN) || all_finite(r->hidden, d_model);
+    return !(want & WANT_HIDDEN) || quant_all_finite(r->hidden, (size_t)d_model);
 }

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 #include "quant/quant.h"
 
+#include <math.h>
+
 #include "base/status.h"
 #include "quant/codebooks.h"
 #include "quant/formats_impl.h"
@@ -110,4 +112,11 @@ int quant_row_bytes(uint32_t type, int64_t n_elems, size_t *bytes)
     if (LUTRA_MUL_OVERFLOWS((uint64_t)n_elems / q->block_elems, q->block_bytes, &total)) return LUTRA_E_ARGUMENT;
     *bytes = total;
     return 0;
+}
+
+bool quant_all_finite(const float *x, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        if (!isfinite(x[i])) return false;
+    return true;
 }

@@ -65,4 +65,6 @@ const char *quant_type_name(uint32_t type);
  * not positive, not whole blocks, or overflows.  *bytes is set only on success. */
 int quant_row_bytes(uint32_t type, int64_t n_elems, size_t *bytes);
 
+bool quant_all_finite(const float *x, size_t n);
+
 #endif

@@ -11,7 +11,6 @@
 #include "weights/weights.h"
 #include "base/status.h"
 
-#include <math.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -226,8 +225,7 @@ static void convert_chunk(void *arg, int i)
         return;
     }
     slab->from->dequantize(slab->src + bytes_of(slab->from, first), x, n);
-    for (size_t k = 0; k < n; k++)
-        if (!isfinite(x[k])) slab->not_finite = 1;
+    if (!quant_all_finite(x, n)) slab->not_finite = 1;
     if (!slab->weight) {
         quant_plain(slab->to->type)(x, out, n);
         return;

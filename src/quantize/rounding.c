@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 #include "quantize/rounding.h"
 
-#include <math.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 
@@ -44,8 +43,7 @@ static void round_some(struct run *run, int first, float *x, float *scratch)
     int n = rows_of(r->t) - first < QUANT_GPTQ_ROWS ? rows_of(r->t) - first : QUANT_GPTQ_ROWS;
     uint8_t *out = r->out + (size_t)first * to_bytes;
     from->dequantize((const uint8_t *)r->t->data + (size_t)first * from_bytes, x, (size_t)n * n_in);
-    for (size_t k = 0; k < (size_t)n * n_in; k++)
-        if (!isfinite(x[k])) run->not_finite = true;
+    if (!quant_all_finite(x, (size_t)n * n_in)) run->not_finite = true;
     if (r->gptq) quant_gptq_rows(r->gptq, r->type, r->group.bits ? &r->group : NULL, x, n, scratch, out, to_bytes);
     for (int i = 0; i < n && !r->gptq; i++) round_row(run, x + (size_t)i * n_in, out + (size_t)i * to_bytes);
 }

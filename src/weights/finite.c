@@ -1,5 +1,4 @@
 /* SPDX-License-Identifier: MIT */
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -7,13 +6,6 @@
 #include "weights/weights.h"
 
 enum { CHUNK_ELEMS = 1 << 16 };
-
-static bool all_finite(const float *x, size_t n)
-{
-    for (size_t i = 0; i < n; i++)
-        if (!isfinite(x[i])) return false;
-    return true;
-}
 
 /* scratch: [2][CHUNK_ELEMS], the values and, aligned, what they are made of. */
 static bool tensor_finite(const struct tensor *t, float *scratch)
@@ -27,7 +19,7 @@ static bool tensor_finite(const struct tensor *t, float *scratch)
         memcpy(
             scratch + CHUNK_ELEMS, (const char *)t->data + at / block * q->block_bytes, part / block * q->block_bytes);
         q->dequantize(scratch + CHUNK_ELEMS, scratch, part);
-        if (!all_finite(scratch, part)) return false;
+        if (!quant_all_finite(scratch, part)) return false;
     }
     return true;
 }

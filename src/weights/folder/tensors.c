@@ -137,20 +137,6 @@ static char *rename_by(const struct renaming *list, size_t n, const char *name, 
 
 #define RENAME(list, name, before, out) rename_by(list, sizeof(list) / sizeof *(list), name, before, out)
 
-/* Of layers that read the keys and values of others: files may have some that nobody reads. */
-static bool is_unread_kv(const struct folder *f, const char *name)
-{
-    static const char *const unread[] = {"self_attn.k_proj.", "self_attn.v_proj.", "self_attn.k_norm."};
-    const char *layers = f->n_shared_kv ? strstr(name, "layers.") : NULL;
-    unsigned layer;
-    int skip = 0;
-    if (!layers || sscanf(layers, "layers.%5u.%n", &layer, &skip) != 1 || layer < f->n_layer - f->n_shared_kv)
-        return false;
-    for (size_t i = 0; i < sizeof unread / sizeof *unread; i++)
-        if (skip && begins(layers + skip, unread[i])) return true;
-    return false;
-}
-
 const char *folder_draft_name(const struct folder *f, const char *name)
 {
     size_t n = f->draft ? strlen(f->draft) - strlen("fc.weight") : 0;
@@ -184,7 +170,6 @@ bool folder_is_left_out(const struct folder *f, const char *name)
     bool senses = config_get(f, "vision_config") || config_get(f, "audio_config");
     for (size_t i = 0; senses && i < sizeof of_senses / sizeof *of_senses; i++)
         if (begins(name, of_senses[i])) return true;
-    if (is_unread_kv(f, name)) return true;
     if (!f->draft && f->family->flags & FAMILY_RECURRENT && begins(name, "mtp.")) return true; /* parts of a block */
     return strstr(name, ".rotary_emb.inv_freq") || (f->tied && strstr(name, "lm_head."));
 }
