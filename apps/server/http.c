@@ -25,11 +25,6 @@ const char *http_header(const struct exchange *x, const char *name)
     return MHD_lookup_connection_value(x->connection, MHD_HEADER_KIND, name);
 }
 
-const char *http_query(const struct exchange *x, const char *name)
-{
-    return MHD_lookup_connection_value(x->connection, MHD_GET_ARGUMENT_KIND, name);
-}
-
 static struct link *link_of(struct MHD_Connection *c)
 {
     const union MHD_ConnectionInfo *info = MHD_get_connection_info(c, MHD_CONNECTION_INFO_SOCKET_CONTEXT);

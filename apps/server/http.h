@@ -9,7 +9,5 @@ struct exchange;
 
 /* A header's value; NULL: there is none. */
 const char *http_header(const struct exchange *x, const char *name);
-/* A value of the query, decoded. */
-const char *http_query(const struct exchange *x, const char *name);
 
 #endif
