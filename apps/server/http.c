@@ -308,12 +308,13 @@ static void on_completed(void *user, struct MHD_Connection *c, void **state, enu
     watch_set(s, x->link, LINK_RESTS, NULL);
     pthread_mutex_lock(&x->lock);
     x->connection = NULL;
-    bool cut = !x->done && x->at_work;
+    bool cut = !x->done && x->at_work,
+         begun = x->ready || !x->at_work; /* other threads may write the reply till then */
     pthread_mutex_unlock(&x->lock);
     x->complete = code == MHD_REQUEST_TERMINATED_COMPLETED_OK;
     if (cut) exchange_cancel(x);
     if (x->at_work) atomic_fetch_sub(&s->n_answering, 1);
-    log_access(x, clock_us());
+    log_access(x, clock_us(), begun, !cut);
     exchange_release(x);
 }
 

@@ -131,7 +131,8 @@ int listen_open(struct server *s)
         if (path)
             s->set->say("%s: %s", s->set->host, strerror(errno));
         else
-            s->set->say("%s port %d: %s", s->set->host, s->set->port, strerror(errno));
+            s->set->say("%s port %d: %s%s", s->set->host, s->set->port, strerror(errno),
+                errno == EADDRINUSE ? "; --port N takes another, 0 a free one" : "");
         return -1;
     }
     return 0;

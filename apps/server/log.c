@@ -10,7 +10,7 @@
 
 enum { PATH_BYTES = 500 };
 
-void log_access(const struct exchange *x, uint64_t end_us)
+void log_access(const struct exchange *x, uint64_t end_us, bool begun, bool ended)
 {
     struct text t = {0};
     struct timespec now;
@@ -30,13 +30,13 @@ void log_access(const struct exchange *x, uint64_t end_us)
     }
     text_print(&t, ",\"status\":%d,\"ms\":%.1f,\"bytes\":%llu", x->status, (double)(end_us - x->start_us) * 1e-3,
         (unsigned long long)x->sent_bytes);
-    if (x->reply.n_choice > 0 && x->at_work) {
+    if (begun && x->at_work && x->reply.n_choice > 0) {
         struct usage u = reply_usage(&x->reply);
         text_print(&t, ",\"prompt_tokens\":%lld,\"cached_tokens\":%lld,\"tokens\":%lld", (long long)u.prompt,
             (long long)u.cached, (long long)u.generated);
         if (x->ask.n_dropped) text_print(&t, ",\"dropped_messages\":%d", x->ask.n_dropped);
     }
-    if (x->problem.code) text_print(&t, ",\"error\":\"%s\"", x->problem.code);
+    if (ended && x->problem.code) text_print(&t, ",\"error\":\"%s\"", x->problem.code);
     if (!x->complete) text_put(&t, ",\"cut\":true");
     text_put(&t, "}\n");
     if (!t.failed) x->server->set->line(t.bytes, t.n);

@@ -184,7 +184,8 @@ void permit_end(struct exchange *x);
 int permit_read(const struct server *s, struct api_key *key, const char *path, int line, const char *word);
 
 /* log.c */
-void log_access(const struct exchange *x, uint64_t end_us);
+/* begun: its reply is the caller's to read; ended: so is its problem. */
+void log_access(const struct exchange *x, uint64_t end_us, bool begun, bool ended);
 
 /* ---- routes (routes.c) ------------------------------------------------------------------------------------------ */
 

@@ -59,7 +59,7 @@ def client(k, counts):
     r, end, n = random.Random(k), time.monotonic() + SECONDS, 0
     while n < ROUNDS or time.monotonic() < end:
         n += 1
-        c = http.client.HTTPConnection("127.0.0.1", s.port, timeout=WAIT_S)
+        c = http.client.HTTPConnection("127.0.0.1", s.port, timeout=5 * WAIT_S)
         head = {"Authorization": f"Bearer key{k}"}
         try:
             if r.random() < 0.1:

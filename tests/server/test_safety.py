@@ -140,7 +140,7 @@ check(code == 1 and "--no-auth" in said and "--api-key-file" in said, "an open a
 s = Server("--host", "0.0.0.0", "--no-auth")
 equal(s.get("/health")[0], 200, "--no-auth")
 code, said = refused("--port", str(s.port))
-check(code == 1 and str(s.port) in said, "a port that is taken", said)
+check(code == 1 and str(s.port) in said and "--port N" in said, "a port that is taken", said)
 s.stop()
 s = Server("--host", "0.0.0.0", "--api-key-file", keys)
 equal(s.get("/v1/models")[0], 401, "an open address with keys")
