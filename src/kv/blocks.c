@@ -456,6 +456,7 @@ int kv_seq_open_past(
     int32_t n = kv_text_find(kv, p);
     if (max_tok == 0) max_tok = kv->set.n_ctx;
     if (n > max_tok) n = max_tok;
+    const int32_t common = n / KV_BLOCK * KV_BLOCK; /* whole blocks, which are shared and not copied */
     /* A part-filled block takes one more while both hold it: without it, if that is too much, or with nothing. */
     for (int rc = LUTRA_E_CTX_FULL; rc == LUTRA_E_CTX_FULL; n = n % KV_BLOCK ? n - n % KV_BLOCK : 0) {
         n = usable(kv, p, n);
@@ -465,6 +466,7 @@ int kv_seq_open_past(
     }
     kv->seq[*seq].has_text = true;
     kv->seq[*seq].domain = p->domain;
+    kv->seq[*seq].parts = *n_found < common ? common : 0;
     kv_state_take_past(kv, &kv->seq[*seq]);
     return 0;
 }

@@ -11,6 +11,7 @@
 struct kv_mark {
     int32_t pos, slot;
     bool passing; /* it goes with the sequence's next pass */
+    bool found;   /* by its text: it stays, for others that begin so */
 };
 
 enum { KV_MARKS = 24 };
@@ -48,6 +49,7 @@ struct kv_seq {
     int32_t *table;    /* [ceil(n_ctx / KV_BLOCK)] block ids */
     struct kv_mark mark[KV_MARKS];
     int32_t n_mark;
+    int32_t parts;              /* whole blocks' tokens that another's text has, too, without a state there; 0: none */
     int32_t n_pending, pending; /* accepted drafts that are in no state yet, and the place of the last one's inputs */
 };
 

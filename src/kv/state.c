@@ -320,7 +320,7 @@ void kv_state_take_past(struct kv_cache *kv, struct kv_seq *to)
     int32_t found[KV_MARKS], n = 0, most = to->n_tok;
     if (!p->n_slot) return;
     while (n < KV_MARKS && most > 0 && (found[n] = find_state(kv, to->table, most)) > 0) most = p->pos[found[n++]] - 1;
-    while (n-- > 0) add_mark(p, to, (struct kv_mark){p->pos[found[n]], found[n], false});
+    while (n-- > 0) add_mark(p, to, (struct kv_mark){p->pos[found[n]], found[n], false, true});
 }
 
 void kv_state_commit(const struct kv_cache *kv, struct kv_seq *s, const struct kv_row *row)
@@ -412,15 +412,17 @@ static bool wants_result(const struct kv_cache *kv, const struct batch *batch, c
     return last >= 0 && (batch->row[last].want & WANT_ALL);
 }
 
-/* States inside a run, ascending: every 1,024th; at the end of a prompt the last block's beginning, and one token
- * before the end, so that the last token may be evaluated once more. */
+/* States inside a run, ascending: every 1,024th; where the text parts from an earlier one, which a third may share as
+ * well (a system prompt before turns that were left out); at the end of a prompt the last block's beginning, and one
+ * token before the end, so that the last token may be evaluated once more. */
 static void save_inside(struct kv_cache *kv, const struct batch *batch, struct kv_run *run, int32_t end)
 {
     bool prompt = run->n_row > 1 && wants_result(kv, batch, run);
     int32_t block = prompt ? (end - 1) / KV_BLOCK * KV_BLOCK : 0;
+    int32_t parts = kv->seq[kv->states.run_seq[run - kv->states.run]].parts;
     kv->states.keeps_tip[run - kv->states.run] = block && block == run->pos;
     for (int32_t pos = run->pos + 1; pos < end; pos++) {
-        bool kept = pos % SAVE_EVERY == 0 || pos == block;
+        bool kept = pos % SAVE_EVERY == 0 || pos == block || pos == parts;
         if (kept || (prompt && pos == end - 1)) save(kv, run, pos, !kept);
     }
 }
@@ -494,7 +496,7 @@ int kv_state_begin(struct kv_cache *kv, const struct batch *batch, struct kv_sta
 }
 
 /* The marks of a run's sequence: those of this pass behind those it had, whose last one stays for one pass more, or
- * for good at a kept position. */
+ * for good at a kept position or where it was found by its text. */
 static void take_run(struct kv_cache *kv, int i)
 {
     struct kv_state_pool *p = &kv->states;
@@ -504,11 +506,11 @@ static void take_run(struct kv_cache *kv, int i)
     int32_t end = run->pos + run->n_replay + run->n_row;
     struct kv_mark *tip = s->n_mark ? &s->mark[s->n_mark - 1] : NULL;
     if (tip && tip->pos == run->pos && end > run->pos) {
-        tip->passing = run->pos % SAVE_EVERY && !p->keeps_tip[i];
+        tip->passing = run->pos % SAVE_EVERY && !p->keeps_tip[i] && !tip->found;
     }
     for (int k = 0; k < run->n_save; k++) {
         const struct made *m = &p->made[run->first_save + k];
-        add_mark(p, s, (struct kv_mark){m->pos, p->save[run->first_save + k].slot, m->passing});
+        add_mark(p, s, (struct kv_mark){m->pos, p->save[run->first_save + k].slot, m->passing, false});
     }
 }
 

@@ -149,9 +149,43 @@ static void drafts_change_nothing(void **state)
     fixture_close(&f);
 }
 
+/* Prompts that share a system prompt and nothing behind it, as those of a conversation that rolls do: the second
+ * evaluates it once more and leaves a state where they part; from then on it is evaluated no more. */
+static void a_conversation_that_rolls_keeps_its_system_prompt(void **state)
+{
+    enum { SYSTEM = 200, TURNS_KEPT = 300, ROLLS = 5 };
+    static int32_t prompt[1024];
+    static struct heard here, fresh;
+    struct fixture f;
+    int rows[ROLLS];
+    (void)state;
+    fixture_open(&f, "tiny-qwen35", "F16", 2);
+    lutra_session *s = open_session(&f, 1);
+    for (int roll = 0; roll < ROLLS; roll++) {
+        struct lutra_stats stats;
+        int n = 0;
+        while (n < SYSTEM) prompt[n] = token_at(n), n++;
+        for (int i = 0; i < TURNS_KEPT; i++) prompt[n++] = token_at(1000 * (roll + 1) + 3 * i) + 250;
+        lutra_session_stats_reset(s);
+        ask(s, prompt, n, 1, &here);
+        lutra_session_stats(s, &stats, sizeof stats);
+        rows[roll] = (int)stats.prompt_tokens;
+        lutra_session *alone = open_session(&f, 1);
+        ask(alone, prompt, n, 1, &fresh);
+        lutra_session_close(&alone);
+        assert_memory_equal(here.token[0], fresh.token[0], sizeof here.token[0]);
+    }
+    print_message("rows of each roll: %d %d %d %d %d\n", rows[0], rows[1], rows[2], rows[3], rows[4]);
+    assert_true(rows[0] >= SYSTEM + TURNS_KEPT && rows[1] >= SYSTEM + TURNS_KEPT - 64);
+    for (int roll = 2; roll < ROLLS; roll++) assert_in_range(rows[roll], TURNS_KEPT, TURNS_KEPT + 63);
+    lutra_session_close(&s);
+    fixture_close(&f);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(turns_of_a_chat_reuse_states),
+        cmocka_unit_test(a_conversation_that_rolls_keeps_its_system_prompt),
         cmocka_unit_test(samples_that_wait_say_the_same), cmocka_unit_test(drafts_change_nothing)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
