@@ -10,6 +10,7 @@
 
 #include "base/cpuinfo.h"
 #include "base/hash.h"
+#include "base/pages.h"
 #include "cpu/peaks.h"
 #include "cpu/program_impl.h"
 
@@ -112,16 +113,22 @@ struct pack_job {
     atomic_uint_least64_t sum;
 };
 
+/* Experts' sources go one by one as they are packed: they may be copies in memory (MXFP4 of a folder), of which a
+ * matrix has hundreds of megabytes. */
 static void pack_some(void *arg, int ith, int nth)
 {
     struct pack_job *j = arg;
     const struct packed *p = j->packed;
+    const struct tensor *t = &j->weight->tensor;
+    size_t some = j->weight->n_expert ? j->panels / (size_t)j->weight->n_expert : PACK_PANELS;
+    size_t bytes = t->bytes / (size_t)t->ne[1] * (size_t)p->gemm->mr; /* of a panel's source */
     (void)ith, (void)nth;
     for (;;) {
-        size_t panel = atomic_fetch_add_explicit(&j->next, PACK_PANELS, memory_order_relaxed);
+        size_t panel = atomic_fetch_add_explicit(&j->next, some, memory_order_relaxed);
         if (panel >= j->panels) return;
-        size_t n = j->panels - panel < PACK_PANELS ? j->panels - panel : PACK_PANELS;
+        size_t n = j->panels - panel < some ? j->panels - panel : some;
         p->gemm->pack(p->gemm, j->source, p->n_out, p->n_in, panel, n, j->data);
+        if (j->weight->n_expert) pages_drop((const uint8_t *)j->source + panel * bytes, n * bytes);
     }
 }
 

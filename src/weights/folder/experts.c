@@ -15,6 +15,7 @@
  * A byte of an MXFP4 block holds elements 2i and 2i + 1, low bits first; GGUF's holds i and i + 16.
  * Sources: transformers (models/qwen3_moe, qwen3_5_moe, lfm2_moe, gpt_oss, integrations/mxfp4.py).
  */
+#include "base/pages.h"
 #include "quant/formats.h"
 #include "quant/quant.h"
 #include "weights/folder/folder_impl.h"
@@ -58,6 +59,7 @@ static void fill_rows(const struct derived *d)
     for (uint64_t e = 0; e < s->n_expert; e++) {
         const uint8_t *from = expert_data(s, e, s->n_all * row);
         for (uint64_t r = 0; r < s->n_row; r++, to += row) memcpy(to, from + (s->first + r * s->step) * row, row);
+        pages_drop(from, s->n_all * row);
     }
 }
 
@@ -71,6 +73,7 @@ static void fill_turned(const struct derived *d)
         for (uint64_t r = 0; r < s->n_row; r++)
             for (uint64_t k = 0; k < s->n_in; k++, to += s->element)
                 memcpy(to, from + (k * s->n_all + s->first + r * s->step) * s->element, s->element);
+        pages_drop(from, s->n_all * s->n_in * s->element);
     }
 }
 
@@ -89,12 +92,15 @@ static void fill_mxfp4(const struct derived *d)
     const struct expert_stack *s = d->from;
     struct quant_mxfp4 *to = d->data;
     uint64_t n_block = s->n_in / QUANT_BLOCK;
-    for (uint64_t e = 0; e < s->n_expert; e++)
+    for (uint64_t e = 0; e < s->n_expert; e++) {
         for (uint64_t r = 0; r < s->n_row; r++) {
             uint64_t at = (e * s->n_all + s->first + r * s->step) * n_block;
             for (uint64_t b = at; b < at + n_block; b++)
                 write_mxfp4(to++, s->scales->data[b], s->all->data + b * MXFP4_BYTES);
         }
+        size_t bytes = s->n_all * n_block * MXFP4_BYTES; /* the file's, read */
+        pages_drop(s->all->data + e * bytes, bytes);
+    }
 }
 
 /* ---- which tensors ---- */

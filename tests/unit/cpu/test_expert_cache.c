@@ -13,6 +13,7 @@
 #include <cmocka.h>
 
 #include "base/cpuinfo.h"
+#include "cpu/device.h"
 #include "cpu/expert_cache.h"
 
 enum { N_EXPERT = 8, N_OUT = 32, N_IN = 64, BYTES = N_OUT * N_IN * 4 };
@@ -165,10 +166,55 @@ static void what_followed_is_likely(void **state)
     close_cache(f);
 }
 
+/* Pages that are in memory. */
+static size_t resident(const void *data, size_t bytes)
+{
+    size_t n = 0, pages = bytes / 4096;
+    unsigned char in[256];
+    assert_true(pages <= sizeof in);
+    assert_int_equal(mincore((void *)(uintptr_t)data, bytes, in), 0);
+    for (size_t i = 0; i < pages; i++) n += in[i] & 1;
+    return n;
+}
+
+/* A source that is a copy in memory goes as it is packed: both are never there as a whole. */
+static void a_source_goes_as_it_is_packed(void **state)
+{
+    struct lutra_error err;
+    struct pool *pool;
+    struct device *cpu;
+    bool keeps = true;
+    (void)state;
+    for (int n_expert = 0; n_expert <= N_EXPERT; n_expert += N_EXPERT) {
+        uint8_t *source =
+            mmap(NULL, N_EXPERT * BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
+        struct weight w = {.tensor = {.name = "w",
+                               .type = QUANT_F32,
+                               .n_dim = 2,
+                               .ne = {N_IN, N_EXPERT * N_OUT, 1, 1},
+                               .data = source,
+                               .bytes = N_EXPERT * BYTES},
+            .use = WEIGHT_MATMUL,
+            .n_expert = n_expert,
+            .n_packed = n_expert};
+        memset(source, 1, N_EXPERT * BYTES);
+        assert_int_equal(pool_open(&pool, &(struct pool_settings){.n_thread = 2}, &err), 0);
+        assert_int_equal(cpu_device_open(&cpu, pool, &(struct cpu_device_settings){.isa = cpu_isa()}, &err), 0);
+        assert_int_equal(cpu->ops->prepare(cpu, &w, &keeps, &err), 0);
+        assert_false(keeps);
+        assert_int_equal(resident(source, N_EXPERT * BYTES), n_expert ? 0 : N_EXPERT * BYTES / 4096);
+        cpu->ops->release(cpu, &w);
+        cpu->ops->close(cpu);
+        pool_close(&pool);
+        munmap(source, N_EXPERT * BYTES);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(those_used_most_are_packed),
         cmocka_unit_test(equals_do_not_take_turns), cmocka_unit_test(a_pass_of_all_experts_changes_nothing),
-        cmocka_unit_test(what_a_cancelled_pass_began_is_packed_again), cmocka_unit_test(what_followed_is_likely)};
+        cmocka_unit_test(what_a_cancelled_pass_began_is_packed_again), cmocka_unit_test(what_followed_is_likely),
+        cmocka_unit_test(a_source_goes_as_it_is_packed)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
