@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#include "hf/write_folder.h"
+#include "hf/write_folder_impl.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -8,12 +8,6 @@
 
 #include "base/f16.h"
 #include "quant/quant.h"
-
-static void give_up(const char *why)
-{
-    fprintf(stderr, "write_folder: %s\n", why);
-    abort();
-}
 
 /* ---- metadata ---- */
 
@@ -26,7 +20,7 @@ static const char *arch_of(const struct weights *w)
     return arch;
 }
 
-static double number(const struct weights *w, const char *suffix, double otherwise)
+double hf_number(const struct weights *w, const char *suffix, double otherwise)
 {
     char key[96];
     int64_t i;
@@ -39,7 +33,7 @@ static double number(const struct weights *w, const char *suffix, double otherwi
 
 static bool has_key(const struct weights *w, const char *suffix)
 {
-    return !isnan(number(w, suffix, NAN));
+    return !isnan(hf_number(w, suffix, NAN));
 }
 
 static void put_count(json_t *o, const char *to, double value)
@@ -93,6 +87,9 @@ static const struct maker {
     {"granite", "GraniteForCausalLM", "rms_norm_eps", "silu"},
     {"starcoder2", "Starcoder2ForCausalLM", "norm_epsilon", "gelu_pytorch_tanh"},
     {"command-r", "CohereForCausalLM", "layer_norm_eps", "silu"},
+    {"bert", "BertModel", "layer_norm_eps", "gelu"},
+    {"nomic-bert", "NomicBertModel", "layer_norm_epsilon", "swiglu"},
+    {"gemma-embedding", "Gemma3TextModel", "rms_norm_eps", "gelu_pytorch_tanh"},
     {"cohere2", "Cohere2ForCausalLM", "layer_norm_eps", "silu"},
 };
 
@@ -100,7 +97,7 @@ static const struct maker *maker_of(const struct weights *w)
 {
     for (size_t i = 0; i < sizeof makers / sizeof *makers; i++)
         if (strcmp(makers[i].arch, arch_of(w)) == 0) return &makers[i];
-    give_up(arch_of(w));
+    hf_give_up(arch_of(w));
     return NULL;
 }
 
@@ -122,7 +119,7 @@ static bool is_qwen35(const struct weights *w)
 /* Layers; blocks behind them draft. */
 static int n_layers(const struct weights *w)
 {
-    return (int)(number(w, "block_count", 0) - number(w, "nextn_predict_layers", 0));
+    return (int)(hf_number(w, "block_count", 0) - hf_number(w, "nextn_predict_layers", 0));
 }
 
 /* The scaling as transformers has it; NULL: none. */
@@ -133,10 +130,10 @@ static json_t *scaling(const struct weights *w)
     json_t *o = json_object();
     snprintf(key, sizeof key, "%s.rope.scaling.type", arch_of(w));
     weights_opt_str(w, key, &type, NULL);
-    double factor = number(w, "rope.scaling.factor", 0);
+    double factor = hf_number(w, "rope.scaling.factor", 0);
     if (weights_tensor_find(w, "rope_freqs.weight")) {
         put_string(o, "rope_type", "llama3");
-        put_real(o, "factor", arch_of(w)[0] == 'l' && number(w, "context_length", 0) == 1024 ? 8 : 32);
+        put_real(o, "factor", arch_of(w)[0] == 'l' && hf_number(w, "context_length", 0) == 1024 ? 8 : 32);
         put_real(o, "low_freq_factor", 1);
         put_real(o, "high_freq_factor", 4);
         put_count(o, "original_max_position_embeddings", 8192);
@@ -144,20 +141,20 @@ static json_t *scaling(const struct weights *w)
         put_string(o, "type", "longrope");
         json_object_set_new(o, "long_factor", floats_of(w, "rope_factors_long.weight"));
         json_object_set_new(o, "short_factor", floats_of(w, "rope_factors_short.weight"));
-        put_real(o, "attention_factor", number(w, "rope.scaling.attn_factor", 1));
+        put_real(o, "attention_factor", hf_number(w, "rope.scaling.attn_factor", 1));
     } else if (type.n == 4) { /* yarn */
-        double all = number(w, "rope.scaling.yarn_log_multiplier", 0), usual = 0.1 * log(factor) + 1;
+        double all = hf_number(w, "rope.scaling.yarn_log_multiplier", 0), usual = 0.1 * log(factor) + 1;
         put_string(o, "rope_type", "yarn");
         put_real(o, "factor", factor);
-        put_count(o, "original_max_position_embeddings", number(w, "rope.scaling.original_context_length", 0));
+        put_count(o, "original_max_position_embeddings", hf_number(w, "rope.scaling.original_context_length", 0));
         put_real(o, "beta_fast", 32);
         put_real(o, "beta_slow", 1);
         if (is_arch(w, "gpt-oss")) json_object_set_new(o, "truncate", json_false());
         if (all != 0) put_real(o, "mscale_all_dim", all), put_real(o, "mscale", 1);
         if (has_key(w, "rope.scaling.attn_factor"))
-            put_real(o, "attention_factor", usual * number(w, "rope.scaling.attn_factor", 1));
+            put_real(o, "attention_factor", usual * hf_number(w, "rope.scaling.attn_factor", 1));
         if (has_key(w, "attention.temperature_scale"))
-            put_real(o, "llama_4_scaling_beta", number(w, "attention.temperature_scale", 0));
+            put_real(o, "llama_4_scaling_beta", hf_number(w, "attention.temperature_scale", 0));
     } else if (factor > 0) {
         put_string(o, "type", "linear");
         put_real(o, "factor", factor);
@@ -176,13 +173,13 @@ static json_t *scaling(const struct weights *w)
 
 static void put_rope(const struct weights *w, const struct hf_form *form, json_t *o)
 {
-    double base = number(w, "rope.freq_base", 10000),
-           part = number(w, "rope.dimension_count", 0) / number(w, "attention.key_length", 1);
+    double base = hf_number(w, "rope.freq_base", 10000),
+           part = hf_number(w, "rope.dimension_count", 0) / hf_number(w, "attention.key_length", 1);
     if (is_arch(w, "gemma4")) {
         json_object_set_new(o, "rope_parameters",
             json_pack("{s:{s:s, s:f, s:f}, s:{s:s, s:f}}", "full_attention", "rope_type", "proportional",
                 "partial_rotary_factor", 0.25, "rope_theta", base, "sliding_attention", "rope_type", "default",
-                "rope_theta", number(w, "rope.freq_base_swa", 0)));
+                "rope_theta", hf_number(w, "rope.freq_base_swa", 0)));
         return;
     }
     json_t *s = scaling(w);
@@ -221,10 +218,10 @@ static void put_lfm2(const struct weights *w, json_t *o, int n_layer)
         json_array_append_new(list, json_string(weights_tensor_find(w, name) ? "full_attention" : "conv"));
     }
     json_object_set_new(o, "layer_types", list);
-    put_count(o, "conv_L_cache", number(w, "shortconv.l_cache", 0));
+    put_count(o, "conv_L_cache", hf_number(w, "shortconv.l_cache", 0));
     put_count(o, "num_key_value_heads", 2);
     if (!is_arch(w, "lfm2")) return;
-    put_count(o, "intermediate_size", number(w, "feed_forward_length", 0) * 3 / 2 - 100); /* rounded up again */
+    put_count(o, "intermediate_size", hf_number(w, "feed_forward_length", 0) * 3 / 2 - 100); /* rounded up again */
     put_count(o, "block_multiple_of", 256);
     json_object_set_new(o, "block_auto_adjust_ff_dim", json_true());
 }
@@ -232,14 +229,14 @@ static void put_lfm2(const struct weights *w, json_t *o, int n_layer)
 static void put_experts(const struct weights *w, json_t *o)
 {
     bool gpt_oss = is_arch(w, "gpt-oss");
-    put_count(o, gpt_oss ? "num_local_experts" : "num_experts", number(w, "expert_count", 0));
-    put_count(o, is_arch(w, "gemma4") ? "top_k_experts" : "num_experts_per_tok", number(w, "expert_used_count", 0));
+    put_count(o, gpt_oss ? "num_local_experts" : "num_experts", hf_number(w, "expert_count", 0));
+    put_count(o, is_arch(w, "gemma4") ? "top_k_experts" : "num_experts_per_tok", hf_number(w, "expert_used_count", 0));
     if (gpt_oss) return;
-    put_count(o, "moe_intermediate_size", number(w, "expert_feed_forward_length", 0));
+    put_count(o, "moe_intermediate_size", hf_number(w, "expert_feed_forward_length", 0));
     json_object_set_new(o, "norm_topk_prob", json_true());
-    if (is_lfm2(w)) put_count(o, "num_dense_layers", number(w, "leading_dense_block_count", 0));
+    if (is_lfm2(w)) put_count(o, "num_dense_layers", hf_number(w, "leading_dense_block_count", 0));
     if (has_key(w, "expert_shared_feed_forward_length"))
-        put_count(o, "shared_expert_intermediate_size", number(w, "expert_shared_feed_forward_length", 0));
+        put_count(o, "shared_expert_intermediate_size", hf_number(w, "expert_shared_feed_forward_length", 0));
 }
 
 /* Value `layer` of a key that has one for each. */
@@ -254,7 +251,7 @@ static double by_layer(const struct weights *w, const char *suffix, int layer)
 
 static void put_gemma4(const struct weights *w, json_t *o, int n_layer)
 {
-    int shared = (int)number(w, "attention.shared_kv_layers", 0);
+    int shared = (int)hf_number(w, "attention.shared_kv_layers", 0);
     json_t *list = json_array();
     for (int i = 0; i < n_layer; i++) {
         bool windowed = by_layer(w, "attention.sliding_window_pattern", i) != 0;
@@ -266,10 +263,10 @@ static void put_gemma4(const struct weights *w, json_t *o, int n_layer)
         json_object_set_new(o, "attention_k_eq_v", json_boolean(!weights_tensor_find(w, name)));
     }
     json_object_set_new(o, "layer_types", list);
-    put_count(o, "head_dim", number(w, "attention.key_length_swa", 0));
-    put_count(o, "global_head_dim", number(w, "attention.key_length", 0));
+    put_count(o, "head_dim", hf_number(w, "attention.key_length_swa", 0));
+    put_count(o, "global_head_dim", hf_number(w, "attention.key_length", 0));
     put_count(o, "num_kv_shared_layers", shared);
-    put_count(o, "hidden_size_per_layer_input", number(w, "embedding_length_per_layer_input", 0));
+    put_count(o, "hidden_size_per_layer_input", hf_number(w, "embedding_length_per_layer_input", 0));
     json_object_set_new(o, "use_double_wide_mlp", json_true());
     put_string(o, "use_bidirectional_attention", "vision");
     json_object_set_new(o, "enable_moe_block", json_boolean(has_key(w, "expert_count")));
@@ -292,20 +289,22 @@ static void put_special(const struct weights *w, const struct hf_form *form, jso
     if (has_key(w, "expert_count")) put_experts(w, o);
     if (is_arch(w, "gemma4")) put_gemma4(w, o, n_layer);
     for (size_t i = 0; is_qwen35(w) && i < sizeof linear / sizeof *linear; i++)
-        put_count(o, linear[i][1], number(w, linear[i][0], 0));
+        put_count(o, linear[i][1], hf_number(w, linear[i][0], 0));
     for (size_t i = 0; i < sizeof reals / sizeof *reals; i++)
-        if (has_key(w, reals[i].from)) put_real(o, reals[i].to, number(w, reals[i].from, 0));
+        if (has_key(w, reals[i].from)) put_real(o, reals[i].to, hf_number(w, reals[i].from, 0));
     if (has_key(w, "logit_scale"))
-        put_real(o, is_arch(w, "granite") ? "logits_scaling" : "logit_scale", number(w, "logit_scale", 0));
+        put_real(o, is_arch(w, "granite") ? "logits_scaling" : "logit_scale", hf_number(w, "logit_scale", 0));
     if (has_key(w, "attention.sliding_window"))
-        put_count(o, "sliding_window", number(w, "attention.sliding_window", 0));
+        put_count(o, "sliding_window", hf_number(w, "attention.sliding_window", 0));
     else if (is_arch(w, "olmo2"))
         json_object_set_new(o, "sliding_window", json_null());
-    if (is_arch(w, "gemma2") || is_arch(w, "gemma3"))
-        put_count(o, "query_pre_attn_scalar", number(w, "attention.key_length", 0));
+    if (strstr(arch_of(w), "bert")) put_count(o, "type_vocab_size", 2);
+    if (is_arch(w, "gemma-embedding")) json_object_set_new(o, "use_bidirectional_attention", json_true());
+    if (is_arch(w, "gemma2") || is_arch(w, "gemma3") || is_arch(w, "gemma-embedding"))
+        put_count(o, "query_pre_attn_scalar", hf_number(w, "attention.key_length", 0));
     if (is_arch(w, "gemma3") && form->rope_v5) put_layer_types(o, n_layer, 6);
     if (is_arch(w, "phi3"))
-        put_count(o, "original_max_position_embeddings", number(w, "rope.scaling.original_context_length", 0));
+        put_count(o, "original_max_position_embeddings", hf_number(w, "rope.scaling.original_context_length", 0));
     if (is_arch(w, "smollm3")) {
         json_t *list = json_array();
         for (int i = 0; i < n_layer; i++) json_array_append_new(list, json_integer((i + 1) % 4 != 0));
@@ -319,19 +318,21 @@ static json_t *config_of(const struct weights *w, const struct hf_form *form)
     const struct tensor *embd = weights_tensor_find(w, "token_embd.weight");
     bool plus_norm = strcmp(m->eps, "rms_norm_eps") != 0 && !is_lfm2(w);
     json_t *o = json_object(), *names = json_pack("[s]", m->name);
-    put_count(o, "hidden_size", number(w, "embedding_length", 0));
+    put_count(o, "hidden_size", hf_number(w, "embedding_length", 0));
     put_count(o, "num_hidden_layers", n_layers(w));
-    put_count(o, "intermediate_size", number(w, "feed_forward_length", 0));
-    put_count(o, "num_attention_heads", number(w, "attention.head_count", 0));
-    put_count(o, "num_key_value_heads", number(w, "attention.head_count_kv", 0));
-    if (has_key(w, "attention.key_length")) put_count(o, "head_dim", number(w, "attention.key_length", 0));
-    put_count(o, "max_position_embeddings", number(w, "context_length", 0));
-    put_real(o, m->eps, number(w, plus_norm ? "attention.layer_norm_epsilon" : "attention.layer_norm_rms_epsilon", 0));
+    put_count(o, "intermediate_size", hf_number(w, "feed_forward_length", 0));
+    put_count(o, "num_attention_heads", hf_number(w, "attention.head_count", 0));
+    put_count(o, "num_key_value_heads", hf_number(w, "attention.head_count_kv", 0));
+    if (has_key(w, "attention.key_length")) put_count(o, "head_dim", hf_number(w, "attention.key_length", 0));
+    put_count(o, "max_position_embeddings", hf_number(w, "context_length", 0));
+    put_real(
+        o, m->eps, hf_number(w, plus_norm ? "attention.layer_norm_epsilon" : "attention.layer_norm_rms_epsilon", 0));
     put_string(o, "hidden_act", m->act);
     if (embd) put_count(o, "vocab_size", (double)embd->ne[1]);
     json_object_set_new(o, "tie_word_embeddings", json_boolean(!weights_tensor_find(w, "output.weight")));
     put_rope(w, form, o);
     put_special(w, form, o);
+    if (is_arch(w, "nomic-bert")) hf_gpt2_names(o);
     if (form->text_config) {
         json_t *vision = json_pack("{s:i}", "depth", 2);
         o = json_pack("{s:o, s:o, s:o}", "architectures", names, "text_config", o, "vision_config", vision);
@@ -354,7 +355,7 @@ struct grouping {
 static void make_grouping(struct grouping *g, uint32_t seed, int n)
 {
     int used[MAX_IN / GROUP] = {0}, n_group = n / GROUP;
-    if (n > MAX_IN || n % GROUP) give_up("rows that are too long, or no whole groups");
+    if (n > MAX_IN || n % GROUP) hf_give_up("rows that are too long, or no whole groups");
     for (int i = 0; i < n; i++) {
         int at = i / GROUP;
         if (seed) {
@@ -390,8 +391,8 @@ static void make_mirror(const struct weights *w, const char *name, int n, struct
 {
     bool wide = is_part(name, "ffn_");
     int size = wide ? n
-                    : (int)number(w, "attention.key_length",
-                          number(w, "embedding_length", 0) / number(w, "attention.head_count", 1));
+                    : (int)hf_number(w, "attention.key_length",
+                          hf_number(w, "embedding_length", 0) / hf_number(w, "attention.head_count", 1));
     make_grouping(g, wide ? 77 : 78, size);
     for (int i = size; i < n; i++) g->rank[i] = i - i % size + g->rank[i % size];
     for (int i = 0; i < n; i++) g->label[i] = (uint32_t)(g->rank[i] / GROUP);
@@ -431,28 +432,9 @@ static void group_inputs(
 
 /* ---- safetensors ---- */
 
-struct shard {
-    json_t *header;
-    uint8_t *data;
-    size_t n, room;
-};
-
-static void add_tensor(
-    struct shard *s, const char *name, const char *dtype, int n_dim, const int64_t *dim, const void *data, size_t bytes)
-{
-    json_t *shape = json_array();
-    for (int i = 0; i < n_dim; i++) json_array_append_new(shape, json_integer(dim[i]));
-    if (s->room - s->n < bytes) s->data = realloc(s->data, s->room = s->n + bytes + (s->room / 2));
-    memcpy(s->data + s->n, data, bytes);
-    json_object_set_new(s->header, name,
-        json_pack("{s:s, s:o, s:[I, I]}", "dtype", dtype, "shape", shape, "data_offsets", (json_int_t)s->n,
-            (json_int_t)(s->n + bytes)));
-    s->n += bytes;
-}
-
 /* x [n][k] as GPTQ's four tensors; zeros of 8, as they are. */
 static void add_groups(
-    struct shard *s, const char *base, const struct grouping *g, const float *x, int64_t k, int64_t n)
+    struct hf_shard *s, const char *base, const struct grouping *g, const float *x, int64_t k, int64_t n)
 {
     int64_t n_group = k / GROUP;
     uint32_t *codes = calloc((size_t)(k / 8 * n), 4), *zeros = malloc((size_t)(n_group * n / 8) * 4);
@@ -471,31 +453,17 @@ static void add_groups(
     }
     memset(zeros, 0x88, (size_t)(n_group * n / 8) * 4);
     snprintf(name, sizeof name, "%s.qweight", base);
-    add_tensor(s, name, "I32", 2, (int64_t[]){k / 8, n}, codes, (size_t)(k / 8 * n) * 4);
+    hf_add_tensor(s, name, "I32", 2, (int64_t[]){k / 8, n}, codes, (size_t)(k / 8 * n) * 4);
     snprintf(name, sizeof name, "%s.qzeros", base);
-    add_tensor(s, name, "I32", 2, (int64_t[]){n_group, n / 8}, zeros, (size_t)(n_group * n / 8) * 4);
+    hf_add_tensor(s, name, "I32", 2, (int64_t[]){n_group, n / 8}, zeros, (size_t)(n_group * n / 8) * 4);
     snprintf(name, sizeof name, "%s.scales", base);
-    add_tensor(s, name, "F16", 2, (int64_t[]){n_group, n}, scales, (size_t)(n_group * n) * 2);
+    hf_add_tensor(s, name, "F16", 2, (int64_t[]){n_group, n}, scales, (size_t)(n_group * n) * 2);
     snprintf(name, sizeof name, "%s.g_idx", base);
-    add_tensor(s, name, "I32", 1, (int64_t[]){k}, g->label, (size_t)k * 4);
+    hf_add_tensor(s, name, "I32", 1, (int64_t[]){k}, g->label, (size_t)k * 4);
     free(codes);
     free(zeros);
     free(scales);
     free(most);
-}
-
-static void save_shard(const struct shard *s, const char *path)
-{
-    char *text = json_dumps(s->header, JSON_COMPACT);
-    uint64_t n = strlen(text), padded = (n + 7) / 8 * 8;
-    FILE *f = fopen(path, "wb");
-    if (!f) give_up(path);
-    fwrite(&padded, 8, 1, f);
-    fwrite(text, n, 1, f);
-    for (uint64_t i = n; i < padded; i++) fputc(' ', f);
-    if (s->n && fwrite(s->data, s->n, 1, f) != 1) give_up(path);
-    if (fclose(f) != 0) give_up(path);
-    free(text);
 }
 
 /* Rows in pairs of neighbours back to halves (Llama and its kin). */
@@ -548,6 +516,7 @@ static const char *hf_name(const struct weights *w, const char *gguf, char out[1
     char part[64];
     int layer, n = 0;
     const char *tail = strrchr(gguf, '.');
+    if (hf_is_words(w)) return hf_words_name(w, gguf, out);
     if (!strncmp(gguf, "token_embd_norm", 15)) return snprintf(out, 128, "model.embedding_norm%s", tail), out;
     if (!strncmp(gguf, "per_layer_token_embd", 20))
         return snprintf(out, 128, "model.embed_tokens_per_layer%s", tail), out;
@@ -558,7 +527,7 @@ static const char *hf_name(const struct weights *w, const char *gguf, char out[1
     if (!strncmp(gguf, "token_embd", 10)) return snprintf(out, 128, "model.embed_tokens%s", tail), out;
     if (!strncmp(gguf, "output_norm", 11)) return snprintf(out, 128, "model.norm%s", tail), out;
     if (!strncmp(gguf, "output", 6)) return snprintf(out, 128, "lm_head%s", tail), out;
-    if (sscanf(gguf, "blk.%d.%n", &layer, &n) != 1) give_up(gguf);
+    if (sscanf(gguf, "blk.%d.%n", &layer, &n) != 1) hf_give_up(gguf);
     if (!strcmp(gguf + n, "ssm_a")) return snprintf(out, 128, "model.layers.%d.linear_attn.A_log", layer), out;
     if (!strcmp(gguf + n, "ssm_dt.bias")) return snprintf(out, 128, "model.layers.%d.linear_attn.dt_bias", layer), out;
     if (!strcmp(gguf + n, "attn_sinks.weight"))
@@ -588,7 +557,7 @@ static const char *hf_name(const struct weights *w, const char *gguf, char out[1
     if (!strcmp(part, "ffn_up") && is_arch(w, "phi3")) to = "mlp.gate_up_proj";
     for (size_t i = 0; i < sizeof of_draft / sizeof *of_draft; i++)
         if (!strcmp(part, of_draft[i][0])) return snprintf(out, 128, "mtp.%s%s", of_draft[i][1], tail), out;
-    if (!to) give_up(gguf);
+    if (!to) hf_give_up(gguf);
     bool drafts = layer >= n_layers(w);
     snprintf(out, 128, "%s.layers.%d.%s%s", drafts ? "mtp" : "model", drafts ? layer - n_layers(w) : layer, to, tail);
     return out;
@@ -598,7 +567,7 @@ static const char *hf_name(const struct weights *w, const char *gguf, char out[1
 
 /* One tensor of each. */
 static void write_each(
-    const struct weights *w, const struct tensor *t, const char *base, const char *part, struct shard *s)
+    const struct weights *w, const struct tensor *t, const char *base, const char *part, struct hf_shard *s)
 {
     static const char *const lfm2[][2] = {{"gate_proj", "w1"}, {"up_proj", "w3"}, {"down_proj", "w2"}};
     int64_t dim[2] = {t->ne[1], t->ne[0]};
@@ -608,7 +577,8 @@ static void write_each(
         if (!strcmp(part, lfm2[i][0])) part = lfm2[i][1];
     for (int64_t e = 0; e < t->ne[2]; e++) {
         snprintf(name, sizeof name, "%s%d.%s.weight", base, (int)e, part);
-        add_tensor(s, name, quant_info_of(t->type)->name, 2, dim, (const uint8_t *)t->data + (size_t)e * bytes, bytes);
+        hf_add_tensor(
+            s, name, quant_info_of(t->type)->name, 2, dim, (const uint8_t *)t->data + (size_t)e * bytes, bytes);
     }
 }
 
@@ -642,7 +612,7 @@ static void turn(uint8_t *x, int64_t n_expert, int64_t n_row, int64_t n_in, size
 
 /* Rows of MXFP4 as blocks and scales. */
 static void write_mxfp4(const char *base, const char *part, const uint8_t *x, int64_t n_expert, int64_t n_row,
-    int64_t n_in, struct shard *s)
+    int64_t n_in, struct hf_shard *s)
 {
     int64_t dim[4] = {n_expert, n_row, n_in / 32, 16};
     size_t n = (size_t)(n_expert * n_row * n_in / 32);
@@ -656,16 +626,16 @@ static void write_mxfp4(const char *base, const char *part, const uint8_t *x, in
         }
     }
     snprintf(name, sizeof name, "%s%s_blocks", base, part);
-    add_tensor(s, name, "U8", 4, dim, blocks, 16 * n);
+    hf_add_tensor(s, name, "U8", 4, dim, blocks, 16 * n);
     snprintf(name, sizeof name, "%s%s_scales", base, part);
-    add_tensor(s, name, "U8", 3, dim, scales, n);
+    hf_add_tensor(s, name, "U8", 3, dim, scales, n);
     free(blocks);
     free(scales);
 }
 
 /* All experts' in one; gate's brings up's. */
 static void write_together(const struct weights *w, const struct tensor *t, const struct tensor *up, const char *base,
-    const char *part, struct shard *s)
+    const char *part, struct hf_shard *s)
 {
     const struct quant_info *q = quant_info_of(t->type);
     bool gpt_oss = is_arch(w, "gpt-oss"), bias = t->n_dim == 2;
@@ -679,18 +649,19 @@ static void write_together(const struct weights *w, const struct tensor *t, cons
     } else {
         if (gpt_oss && !bias) turn(x, n_expert, n_row, n_in, q->block_bytes);
         snprintf(name, sizeof name, "%s%s%s", base, part, bias ? "_bias" : "");
-        add_tensor(s, name, q->name, bias ? 2 : 3, gpt_oss && !bias ? turned : dim, x,
+        hf_add_tensor(s, name, q->name, bias ? 2 : 3, gpt_oss && !bias ? turned : dim, x,
             (size_t)(n_expert * n_row * n_in) * q->block_bytes);
     }
     free(x);
 }
 
-static void write_experts(const struct weights *w, const struct tensor *t, const struct hf_form *form, struct shard *s)
+static void write_experts(
+    const struct weights *w, const struct tensor *t, const struct hf_form *form, struct hf_shard *s)
 {
     char base[128], other[64], part[8];
     int layer;
     bool together = form->together || is_arch(w, "gpt-oss");
-    if (sscanf(t->name, "blk.%d.ffn_%7[a-z]_exps", &layer, part) != 2) give_up(t->name);
+    if (sscanf(t->name, "blk.%d.ffn_%7[a-z]_exps", &layer, part) != 2) hf_give_up(t->name);
     snprintf(base, sizeof base, "%smodel.layers.%d.%s.experts.", form->text_config ? "language_model." : "", layer,
         is_lfm2(w) ? "feed_forward" : "mlp");
     if (layer >= n_layers(w)) snprintf(base, sizeof base, "mtp.layers.%d.mlp.experts.", layer - n_layers(w));
@@ -703,7 +674,8 @@ static void write_experts(const struct weights *w, const struct tensor *t, const
         write_together(w, t, NULL, base, "down_proj", s);
 }
 
-static void write_tensor(const struct weights *w, const struct tensor *t, const struct hf_form *form, struct shard *s)
+static void write_tensor(
+    const struct weights *w, const struct tensor *t, const struct hf_form *form, struct hf_shard *s)
 {
     char bare[128], name[160];
     if (strstr(t->name, "_exps.") && !is_arch(w, "gemma4")) {
@@ -711,10 +683,11 @@ static void write_tensor(const struct weights *w, const struct tensor *t, const 
         return;
     }
     bool inside = strncmp(hf_name(w, t->name, bare), "mtp.", 4) != 0 && form->text_config;
-    snprintf(name, sizeof name, "%s%s", inside ? "language_model." : "", bare);
+    bool headless = has_key(w, "pooling_type") && !strncmp(bare, "model.", 6);
+    snprintf(name, sizeof name, "%s%s", inside ? "language_model." : "", bare + (headless ? 6 : 0));
     if (t->n_dim == 3) {
         const int64_t dims[3] = {t->ne[2], t->ne[1], t->ne[0]};
-        add_tensor(s, name, quant_info_of(t->type)->name, 3, dims, t->data, t->bytes);
+        hf_add_tensor(s, name, quant_info_of(t->type)->name, 3, dims, t->data, t->bytes);
         return;
     }
     int64_t dim[2] = {t->n_dim == 2 ? t->ne[1] : t->ne[0], t->ne[0]};
@@ -723,7 +696,7 @@ static void write_tensor(const struct weights *w, const struct tensor *t, const 
     memcpy(copy, t->data, t->bytes);
     if ((q || k) && has_pairs(w))
         to_halves(t->data, copy, (size_t)dim[0],
-            (size_t)number(w, q ? "attention.head_count" : "attention.head_count_kv", 0), t->bytes / (size_t)dim[0]);
+            (size_t)hf_number(w, q ? "attention.head_count" : "attention.head_count_kv", 0), t->bytes / (size_t)dim[0]);
     bool plus_1 = strstr(t->name, "norm.weight") && !strstr(t->name, "ssm_norm") &&
                   ((!strncmp(arch_of(w), "gemma", 5) && !is_arch(w, "gemma4")) || is_qwen35(w));
     bool log = strstr(t->name, ".ssm_a") && t->n_dim == 1;
@@ -738,18 +711,18 @@ static void write_tensor(const struct weights *w, const struct tensor *t, const 
         add_groups(s, name, &g, (const float *)(const void *)copy, dim[1], dim[0]);
     } else if (strstr(t->name, ".ssm_conv1d.") || strstr(t->name, ".shortconv.conv.")) {
         const int64_t apart[3] = {dim[0], 1, dim[1]};
-        add_tensor(s, name, quant_info_of(t->type)->name, 3, apart, copy, t->bytes);
+        hf_add_tensor(s, name, quant_info_of(t->type)->name, 3, apart, copy, t->bytes);
     } else {
         bool one_row = strstr(t->name, "ffn_gate_inp_shexp") != NULL; /* a matrix of one output */
         if (one_row) dim[0] = 1, dim[1] = t->ne[0];
-        add_tensor(s, name, quant_info_of(t->type)->name, one_row ? 2 : t->n_dim, dim, copy, t->bytes);
+        hf_add_tensor(s, name, quant_info_of(t->type)->name, one_row ? 2 : t->n_dim, dim, copy, t->bytes);
     }
     free(copy);
 }
 
 static void write_tensors(const struct weights *w, const char *folder, const struct hf_form *form)
 {
-    struct shard shard[HF_MAX_SHARDS] = {0};
+    struct hf_shard shard[HF_MAX_SHARDS] = {0};
     char path[512], file[64];
     json_t *map = json_object();
     const char *name;
@@ -758,15 +731,20 @@ static void write_tensors(const struct weights *w, const char *folder, const str
     for (size_t i = 0; i < weights_tensor_count(w); i++) {
         const struct tensor *t = weights_tensor_at(w, i);
         if (!strncmp(t->name, "rope_", 5)) continue;
+        if (!strncmp(t->name, "dense_", 6)) {
+            hf_write_dense(t, folder);
+            continue;
+        }
         write_tensor(w, t, form, &shard[i % (size_t)form->n_shard]);
     }
     /* Of the picture's part: not read, but of any type. */
-    if (form->text_config) add_tensor(&shard[0], "vision_tower.x", "I64", 2, (int64_t[]){1, 2}, (int64_t[2]){3, 4}, 16);
+    if (form->text_config)
+        hf_add_tensor(&shard[0], "vision_tower.x", "I64", 2, (int64_t[]){1, 2}, (int64_t[2]){3, 4}, 16);
     for (int i = 0; i < form->n_shard; i++) {
         snprintf(file, sizeof file, form->n_shard == 1 ? "model.safetensors" : "model-%05d-of-%05d.safetensors", i + 1,
             form->n_shard);
         snprintf(path, sizeof path, "%s/%s", folder, file);
-        save_shard(&shard[i], path);
+        hf_save_shard(&shard[i], path);
         json_object_foreach(shard[i].header, name, entry) if (strcmp(name, "__metadata__") != 0)
             json_object_set_new(map, name, json_string(file));
         json_decref(shard[i].header);
@@ -779,13 +757,6 @@ static void write_tensors(const struct weights *w, const char *folder, const str
 
 /* ---- the folder ---- */
 
-void hf_save_json(const json_t *json, const char *folder, const char *name)
-{
-    char path[512];
-    snprintf(path, sizeof path, "%s/%s", folder, name);
-    if (json_dump_file(json, path, JSON_COMPACT | JSON_REAL_PRECISION(17)) < 0) give_up(path);
-}
-
 void hf_write_folder(const struct weights *w, const char *folder, const struct hf_form *form)
 {
     json_t *config = config_of(w, form);
@@ -796,5 +767,6 @@ void hf_write_folder(const struct weights *w, const char *folder, const struct h
     hf_save_json(config, folder, "config.json");
     json_decref(config);
     hf_write_tokenizer(w, folder, form);
+    if (has_key(w, "pooling_type")) hf_write_pooling(w, folder);
     write_tensors(w, folder, form);
 }

@@ -138,8 +138,34 @@ static json_t *post_processor(const struct weights *w, bool spm)
     return json_pack("{s:s, s:o}", "type", "TemplateProcessing", "single", single);
 }
 
+/* BERT's. */
+static json_t *word_pieces(const struct weights *w)
+{
+    const struct weights_kv *tokens = weights_kv_find(w, "tokenizer.ggml.tokens");
+    json_t *vocab = json_object(), *added = json_array();
+    for (uint64_t id = 0; id < tokens->n; id++) {
+        struct weights_str s = token_at(w, id);
+        char name[1024];
+        bool control = token_type(w, id) == 3, first = s.n >= 3 && memcmp(s.s, "▁", 3) == 0;
+        size_t skip = first ? 3 : 0;
+        snprintf(name, sizeof name, "%s%.*s", control || first ? "" : "##", (int)(s.n - skip), s.s + skip);
+        json_object_set_new(vocab, name, json_integer((json_int_t)id));
+        if (control)
+            json_array_append_new(
+                added, json_pack("{s:I, s:s, s:b}", "id", (json_int_t)id, "content", name, "special", 1));
+    }
+    json_t *single = json_pack("[{s:{s:s, s:i}}, {s:{s:s, s:i}}, {s:{s:s, s:i}}]", "SpecialToken", "id", "[CLS]",
+        "type_id", 0, "Sequence", "id", "A", "type_id", 0, "SpecialToken", "id", "[SEP]", "type_id", 0);
+    return json_pack("{s:s, s:o, s:{s:s, s:b, s:b, s:n, s:b}, s:{s:s}, s:{s:s, s:o}, s:{s:s, s:s, s:s, s:i, s:o}}",
+        "version", "1.0", "added_tokens", added, "normalizer", "type", "BertNormalizer", "clean_text", 1,
+        "handle_chinese_chars", 1, "strip_accents", "lowercase", 1, "pre_tokenizer", "type", "BertPreTokenizer",
+        "post_processor", "type", "TemplateProcessing", "single", single, "model", "type", "WordPiece", "unk_token",
+        "[UNK]", "continuing_subword_prefix", "##", "max_input_chars_per_word", 100, "vocab", vocab);
+}
+
 static json_t *tokenizer_of(const struct weights *w, const struct hf_form *form)
 {
+    if (string_is(w, "tokenizer.ggml.model", "bert")) return word_pieces(w);
     bool spm = string_is(w, "tokenizer.ggml.model", "llama");
     const struct weights_kv *tokens = weights_kv_find(w, "tokenizer.ggml.tokens");
     json_t *vocab = json_object(), *added = json_array();
@@ -175,7 +201,8 @@ static json_t *tokenizer_config(const struct weights *w)
 {
     static const char *const ids[][2] = {{"bos_token", "tokenizer.ggml.bos_token_id"},
         {"eos_token", "tokenizer.ggml.eos_token_id"}, {"pad_token", "tokenizer.ggml.padding_token_id"},
-        {"unk_token", "tokenizer.ggml.unknown_token_id"}};
+        {"unk_token", "tokenizer.ggml.unknown_token_id"}, {"cls_token", "tokenizer.ggml.cls_token_id"},
+        {"sep_token", "tokenizer.ggml.seperator_token_id"}, {"mask_token", "tokenizer.ggml.mask_token_id"}};
     struct weights_str chat = {NULL, 0};
     json_t *o = json_object();
     for (size_t i = 0; i < sizeof ids / sizeof *ids; i++) {

@@ -56,7 +56,7 @@ int folder_lacks(const struct folder *f, struct lutra_error *err, const char *ke
         err, LUTRA_E_UNSUPPORTED, "%s/config.json: '%s' asks for %s: not implemented", f->label, key, what);
 }
 
-static const char *key_of(char out[96], const struct folder *f, const char *suffix)
+const char *folder_key(const struct folder *f, const char *suffix, char out[96])
 {
     snprintf(out, 96, "%s.%s", f->family->arch, suffix);
     return out;
@@ -65,19 +65,19 @@ static const char *key_of(char out[96], const struct folder *f, const char *suff
 void folder_put_u32(struct folder *f, const char *suffix, uint64_t value)
 {
     char key[96];
-    weights_writer_put_u32(f->keys, key_of(key, f, suffix), (uint32_t)value);
+    weights_writer_put_u32(f->keys, folder_key(f, suffix, key), (uint32_t)value);
 }
 
 void folder_put_f32(struct folder *f, const char *suffix, double value)
 {
     char key[96];
-    weights_writer_put_f32(f->keys, key_of(key, f, suffix), (float)value);
+    weights_writer_put_f32(f->keys, folder_key(f, suffix, key), (float)value);
 }
 
 void folder_put_str(struct folder *f, const char *suffix, const char *value)
 {
     char key[96];
-    weights_writer_put_str(f->keys, key_of(key, f, suffix), value);
+    weights_writer_put_str(f->keys, folder_key(f, suffix, key), value);
 }
 
 /* ---- which family ---- */
@@ -102,6 +102,21 @@ static int merge(struct folder *f, json_t *root, struct lutra_error *err)
     if (rc == 0) rc = json_object_update_missing(f->config, defaults);
     json_decref(defaults);
     return rc == 0 ? 0 : lutra_fail(err, LUTRA_E_NO_MEMORY, "%s/config.json: out of memory", f->label);
+}
+
+/* Nomic's own class has GPT-2's names for what others call otherwise. */
+static int rename_keys(struct folder *f, struct lutra_error *err)
+{
+    static const char *const names[][2] = {{"n_embd", "hidden_size"}, {"n_layer", "num_hidden_layers"},
+        {"n_head", "num_attention_heads"}, {"n_inner", "intermediate_size"}, {"rotary_emb_base", "rope_theta"},
+        {"layer_norm_epsilon", "layer_norm_eps"}, {"max_trained_positions", "max_position_embeddings"}};
+    if (strcmp(f->family->arch, "nomic-bert") != 0) return 0;
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        json_t *v = config_get(f, names[i][0]);
+        if (v && json_object_set(f->config, names[i][1], v) < 0)
+            return lutra_fail(err, LUTRA_E_NO_MEMORY, "%s/config.json: out of memory", f->label);
+    }
+    return 0;
 }
 
 /* Rotation is `rope_parameters` (transformers 5), one for all layers or one per kind of layer; or `rope_scaling`. */
@@ -315,6 +330,7 @@ static int check_activation(struct folder *f, struct lutra_error *err)
     /* Gemma's first files say `gelu`, and their class takes the tanh form all the same. */
     bool old = strcmp(f->family->arch, "gemma") == 0 && strcmp(key, "hidden_act") == 0;
     if (!name || old) return 0;
+    if (strcmp(f->family->arch, "bert") == 0 && strcmp(name, "gelu") == 0) return 0; /* the exact one */
     const char *other = f->family->flags & FAMILY_RELU2 ? "relu2" : "silu";
     if (gelu ? !strcmp(name, "gelu_pytorch_tanh") || !strcmp(name, "gelu_new") : !strcmp(name, other)) return 0;
     return folder_lacks(f, err, key, "another activation");
@@ -334,6 +350,7 @@ static int check_absent(struct folder *f, struct lutra_error *err)
 
 static int read_all(struct folder *f, struct lutra_error *err)
 {
+    TRY(rename_keys(f, err));
     TRY(check_absent(f, err));
     TRY(check_activation(f, err));
     weights_writer_put_str(f->keys, "general.architecture", f->family->arch);
@@ -343,8 +360,10 @@ static int read_all(struct folder *f, struct lutra_error *err)
     TRY(read_window(f, err));
     TRY(read_rope(f, err));
     f->tied = config_true(f, "tie_word_embeddings") || f->head != FAMILY_SPEAKS; /* a judge has no lm_head */
+    if (f->family->flags & FAMILY_ENCODER) f->tied = true;
     if (f->head != FAMILY_SPEAKS) weights_writer_put_str(f->keys, "lutra.prm.kind", "value");
     if (f->head == FAMILY_JUDGES_STEPS) weights_writer_put_str(f->keys, "lutra.prm.mark", "<extra_0>");
+    TRY(folder_read_pooling(f, err));
     return f->family->more ? f->family->more(f, err) : 0;
 }
 

@@ -38,17 +38,61 @@ static int more_gemma2(struct folder *f, struct lutra_error *err)
     return put_cap(f, "final_logit_softcapping", err);
 }
 
-static int more_gemma3(struct folder *f, struct lutra_error *err)
+static int put_gemma3(struct folder *f, struct lutra_error *err)
 {
     double base = 10000;
-    if (config_true(f, "use_bidirectional_attention"))
-        return folder_lacks(f, err, "use_bidirectional_attention", "embeddings");
     if (config_get(f, "attn_logit_softcapping")) TRY(put_cap(f, "attn_logit_softcapping", err));
     if (config_get(f, "final_logit_softcapping")) TRY(put_cap(f, "final_logit_softcapping", err));
     TRY(config_number(f, f->config, "rope_local_base_freq", &base, err));
     TRY(config_number(f, f->window_rope, "rope_theta", &base, err));
     folder_put_f32(f, "rope.freq_base_swa", base);
     return check_score_scale(f, 62, err);
+}
+
+static int more_gemma3(struct folder *f, struct lutra_error *err)
+{
+    if (config_true(f, "use_bidirectional_attention"))
+        return folder_lacks(f, err, "use_bidirectional_attention", "embeddings");
+    return put_gemma3(f, err);
+}
+
+static int more_gemma_embedding(struct folder *f, struct lutra_error *err)
+{
+    if (!config_true(f, "use_bidirectional_attention"))
+        return folder_lacks(f, err, "use_bidirectional_attention", "a causal mask");
+    return put_gemma3(f, err);
+}
+
+/* How many kinds of segments there are. */
+static int put_segments(struct folder *f, struct lutra_error *err)
+{
+    uint64_t n;
+    TRY(config_count(f, "type_vocab_size", &n, err));
+    weights_writer_put_u32(f->keys, "tokenizer.ggml.token_type_count", (uint32_t)n);
+    return 0;
+}
+
+static int more_bert(struct folder *f, struct lutra_error *err)
+{
+    const char *kind = json_string_value(config_get(f, "position_embedding_type"));
+    if (kind && strcmp(kind, "absolute") != 0)
+        return folder_lacks(f, err, "position_embedding_type", "relative positions");
+    return put_segments(f, err);
+}
+
+static int more_nomic(struct folder *f, struct lutra_error *err)
+{
+    static const char *const no[] = {"prenorm", "qkv_proj_bias", "mlp_fc1_bias", "mlp_fc2_bias",
+        "rotary_emb_interleaved", "use_rms_norm", "moe_every_n_layers"};
+    const char *act = json_string_value(config_get(f, "activation_function"));
+    double part = 1;
+    if (!act || strcmp(act, "swiglu") != 0) return folder_lacks(f, err, "activation_function", "another gate");
+    for (size_t i = 0; i < sizeof no / sizeof *no; i++)
+        if (config_true(f, no[i]) || json_integer_value(config_get(f, no[i])) > 0)
+            return folder_lacks(f, err, no[i], "another kind of layers");
+    TRY(config_number(f, f->config, "rotary_emb_fraction", &part, err));
+    if (part != 1) return folder_lacks(f, err, "rotary_emb_fraction", "a rotation of parts of heads");
+    return put_segments(f, err);
 }
 
 static int more_granite(struct folder *f, struct lutra_error *err)
@@ -396,6 +440,12 @@ static const struct family families[] = {
         GEMMA3_DEFAULTS, more_gemma3},
     {"Gemma3ForConditionalGeneration", "gemma3", FAMILY_NORM_PLUS_1 | FAMILY_GELU | FAMILY_BEHIND, 6, "rms_norm_eps",
         GEMMA3_DEFAULTS, more_gemma3},
+    {"Gemma3TextModel", "gemma-embedding", FAMILY_NORM_PLUS_1 | FAMILY_GELU | FAMILY_BEHIND | FAMILY_ENCODER, 6,
+        "rms_norm_eps", GEMMA3_DEFAULTS, more_gemma_embedding},
+    {"BertModel", "bert", FAMILY_GELU | FAMILY_LAYER_NORM | FAMILY_ENCODER | FAMILY_WORDS, 0, "layer_norm_eps",
+        "{\"layer_norm_eps\":1e-12,\"type_vocab_size\":2,\"max_position_embeddings\":512}", more_bert},
+    {"NomicBertModel", "nomic-bert", FAMILY_LAYER_NORM | FAMILY_ENCODER | FAMILY_WORDS, 0, "layer_norm_eps",
+        "{\"layer_norm_eps\":1e-12,\"type_vocab_size\":2,\"max_position_embeddings\":2048}", more_nomic},
     {"Gemma4ForConditionalGeneration", "gemma4", FAMILY_GELU | FAMILY_BEHIND | FAMILY_GEMMA4, 0, "rms_norm_eps",
         GEMMA4_DEFAULTS, more_gemma4},
     {"Gemma4ForCausalLM", "gemma4", FAMILY_GELU | FAMILY_BEHIND | FAMILY_GEMMA4, 0, "rms_norm_eps", GEMMA4_DEFAULTS,

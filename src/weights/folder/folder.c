@@ -26,7 +26,7 @@ static char *path_of(const struct folder *f, const char *name)
     return path;
 }
 
-static bool has_file(const struct folder *f, const char *name)
+bool folder_has(const struct folder *f, const char *name)
 {
     char *path = path_of(f, name);
     bool there = path && access(path, F_OK) == 0;
@@ -70,7 +70,7 @@ int folder_json(struct folder *f, const char *name, bool optional, json_t **out,
     size_t flags = strcmp(name, "tokenizer_config.json") == 0 ? JSON_DECODE_INT_AS_REAL : 0;
     struct model_file file = {0};
     *out = NULL;
-    if (optional && !has_file(f, name)) return 0;
+    if (optional && !folder_has(f, name)) return 0;
     int rc = map_text(f, name, &file, err);
     if (rc == 0) rc = parse_json(&file, flags, out, err);
     model_file_close(&file);
@@ -81,7 +81,7 @@ int folder_text(struct folder *f, const char *name, json_t **out, struct lutra_e
 {
     struct model_file file = {0};
     *out = NULL;
-    if (!has_file(f, name)) return 0;
+    if (!folder_has(f, name)) return 0;
     int rc = map_text(f, name, &file, err);
     if (rc == 0 && memchr(file.base, 0, file.bytes))
         rc = lutra_fail(err, LUTRA_E_FORMAT, "%s: a NUL byte in text", file.label);
@@ -158,7 +158,7 @@ static int open_indexed(struct folder *f, json_t *map, json_t *shards, struct lu
     const char *name;
     json_t *number;
     TRY(list_shards(f, map, shards, err));
-    TRY(room_for_files(f, json_object_size(shards), err));
+    TRY(room_for_files(f, json_object_size(shards) + 2, err)); /* and those of open_dense */
     json_object_foreach(shards, name, number) TRY(open_shard(f, name, err));
     safetensors_sort(&f->list);
     return check_index(f, map, shards, err);
@@ -177,17 +177,40 @@ static int open_index(struct folder *f, struct lutra_error *err)
     return rc;
 }
 
+/* Layers behind the pooling, each in a file of its own: `linear.` becomes `dense_2.` and `dense_3.`.  Sorts all. */
+static int open_dense(struct folder *f, struct lutra_error *err)
+{
+    for (int i = 2; i <= 3; i++) {
+        char name[64];
+        size_t first = f->list.n;
+        snprintf(name, sizeof name, "%d_Dense/" ONE_FILE, i);
+        if (!(f->family->flags & FAMILY_ENCODER) || !folder_has(f, name)) continue;
+        TRY(open_shard(f, name, err));
+        for (; first < f->list.n; first++) {
+            const char *old = f->list.tensor[first].name;
+            if (strcmp(old, "linear.weight") != 0)
+                return lutra_fail(err, LUTRA_E_UNSUPPORTED, "%s/%s: tensor '%s' is not 'linear.weight'", f->label, name,
+                    show_name(old).s);
+            f->list.tensor[first].name = i == 2 ? "dense_2.weight" : "dense_3.weight";
+        }
+    }
+    safetensors_sort(&f->list);
+    return 0;
+}
+
 /* A folder without weights is a vocabulary. */
 static int open_tensors(struct folder *f, struct lutra_error *err)
 {
-    TRY(room_for_files(f, 1, err));
-    if (has_file(f, ONE_FILE)) {
+    TRY(room_for_files(f, 3, err));
+    if (folder_has(f, ONE_FILE)) {
         TRY(open_shard(f, ONE_FILE, err));
-        safetensors_sort(&f->list);
-        return 0;
+        return open_dense(f, err);
     }
-    if (has_file(f, INDEX)) return open_index(f, err);
-    if (!has_file(f, "pytorch_model.bin") && !has_file(f, "pytorch_model.bin.index.json")) return 0;
+    if (folder_has(f, INDEX)) {
+        TRY(open_index(f, err));
+        return open_dense(f, err);
+    }
+    if (!folder_has(f, "pytorch_model.bin") && !folder_has(f, "pytorch_model.bin.index.json")) return 0;
     return lutra_fail(err, LUTRA_E_UNSUPPORTED,
         "%s: its weights are Python pickles (pytorch_model.bin); only safetensors are read", f->label);
 }
@@ -217,7 +240,7 @@ static void put_general(struct folder *f)
 
 static int read_folder(struct folder *f, struct lutra_error *err)
 {
-    if (!has_file(f, "config.json"))
+    if (!folder_has(f, "config.json"))
         return lutra_fail(err, LUTRA_E_IO, "%s: a folder without a config.json, no Hugging Face model", f->label);
     TRY(folder_read_config(f, err));
     TRY(open_tensors(f, err));

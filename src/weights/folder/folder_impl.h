@@ -30,6 +30,8 @@ enum family_flags {
     FAMILY_RECURRENT = 128,  /* layers that do not attend; the norm before the feed-forward is post_attention_norm */
     FAMILY_EXPERTS = 512,
     FAMILY_GPT_OSS = 1024, /* names and layouts of its own (experts.c), YaRN without whole pairs */
+    FAMILY_ENCODER = 4096, /* rows see the whole text, and there is no head */
+    FAMILY_WORDS = 8192,   /* BERT's kind of vocabulary, names and norms */
     FAMILY_GEMMA4 = 2048, /* sizes of heads by layer, keys and values shared, a table of what layers add of the token */
 };
 
@@ -83,6 +85,8 @@ struct folder {
 /* A JSON object from a file of the folder; *out = NULL when it is not there and may be missing. */
 int folder_json(struct folder *f, const char *name, bool optional, json_t **out, struct lutra_error *err);
 
+bool folder_has(const struct folder *f, const char *name);
+
 /* A text file of the folder as a JSON string; the same. */
 int folder_text(struct folder *f, const char *name, json_t **out, struct lutra_error *err);
 
@@ -97,9 +101,13 @@ bool config_true(const struct folder *f, const char *key);
 int folder_lacks(const struct folder *f, struct lutra_error *err, const char *key, const char *what);
 
 /* Keys `{arch}.suffix`. */
+const char *folder_key(const struct folder *f, const char *suffix, char out[96]);
 void folder_put_u32(struct folder *f, const char *suffix, uint64_t value);
 void folder_put_f32(struct folder *f, const char *suffix, double value);
 void folder_put_str(struct folder *f, const char *suffix, const char *value);
+
+/* How a text's vectors are pooled, and the layers behind: what sentence-transformers keeps beside the model. */
+int folder_read_pooling(struct folder *f, struct lutra_error *err);
 
 /* All of config.json. */
 int folder_read_config(struct folder *f, struct lutra_error *err);

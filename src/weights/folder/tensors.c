@@ -112,6 +112,31 @@ static const struct renaming of_draft[] = {
     {"norm.", "nextn.shared_head_norm."},
     {"embed_tokens.", "nextn.embed_tokens."},
 };
+/* BERT's and Nomic's, without `bert.`. */
+static const struct renaming of_words[] = {
+    {"embeddings.word_embeddings.", "token_embd."},
+    {"embeddings.position_embeddings.", "position_embd."},
+    {"embeddings.token_type_embeddings.", "token_types."},
+    {"embeddings.LayerNorm.", "token_embd_norm."},
+    {"emb_ln.", "token_embd_norm."},
+};
+static const struct renaming inside_words[] = {
+    {"attention.self.query.", "attn_q."},
+    {"attention.self.key.", "attn_k."},
+    {"attention.self.value.", "attn_v."},
+    {"attention.output.dense.", "attn_output."},
+    {"attention.output.LayerNorm.", "attn_output_norm."},
+    {"intermediate.dense.", "ffn_up."},
+    {"output.dense.", "ffn_down."},
+    {"output.LayerNorm.", "layer_output_norm."},
+    {"attn.Wqkv.", "attn_qkv."},
+    {"attn.out_proj.", "attn_output."},
+    {"norm1.", "attn_output_norm."},
+    {"mlp.fc11.", "ffn_up."},
+    {"mlp.fc12.", "ffn_gate."},
+    {"mlp.fc2.", "ffn_down."},
+    {"norm2.", "layer_output_norm."},
+};
 static const struct renaming norms_before[] = {{"post_attention_layernorm.", "ffn_norm."}};
 static const struct renaming norms_behind[] = {
     {"post_attention_layernorm.", "post_attention_norm."},
@@ -170,6 +195,10 @@ bool folder_is_left_out(const struct folder *f, const char *name)
     bool senses = config_get(f, "vision_config") || config_get(f, "audio_config");
     for (size_t i = 0; senses && i < sizeof of_senses / sizeof *of_senses; i++)
         if (begins(name, of_senses[i])) return true;
+    if (f->family->flags & FAMILY_WORDS) { /* heads that predict masked words, and a layer that nobody's vectors use */
+        if (begins(name, "bert.")) name += strlen("bert.");
+        if (begins(name, "pooler.") || begins(name, "cls.") || !strcmp(name, "embeddings.position_ids")) return true;
+    }
     if (!f->draft && f->family->flags & FAMILY_RECURRENT && begins(name, "mtp.")) return true; /* parts of a block */
     return strstr(name, ".rotary_emb.inv_freq") || (f->tied && strstr(name, "lm_head."));
 }
@@ -201,6 +230,20 @@ static const char *draft_name(const struct folder *f, const char *name, char out
     return RENAME(of_draft, name, before, out);
 }
 
+/* The same of BERT's and Nomic's. */
+static const char *words_name(const char *name, char out[GGUF_MAX_NAME + 1])
+{
+    char before[32];
+    unsigned layer;
+    int skip = 0;
+    if (begins(name, "bert.")) name += strlen("bert.");
+    if (RENAME(of_words, name, "", out)) return out;
+    if (sscanf(name, "encoder.layer.%5u.%n", &layer, &skip) != 1 || !skip)
+        if (sscanf(name, "encoder.layers.%5u.%n", &layer, &skip) != 1 || !skip) return NULL;
+    snprintf(before, sizeof before, "blk.%u.", layer);
+    return RENAME(inside_words, name + skip, before, out);
+}
+
 /* As GGUF names it; a name without a counterpart stays, and the architecture refuses it. */
 static const char *gguf_name(const struct folder *f, const char *name, char out[GGUF_MAX_NAME + 1])
 {
@@ -208,10 +251,14 @@ static const char *gguf_name(const struct folder *f, const char *name, char out[
     const char *draft = folder_draft_name(f, name);
     int layer = -1, skip = 0;
     if (draft && draft_name(f, draft, out)) return out;
+    if (f->family->flags & FAMILY_WORDS && words_name(name, out)) return out;
     if (begins(name, "language_model."))
         name += strlen("language_model.");
     else if (begins(name, "model.language_model.")) {
         snprintf(bare, sizeof bare, "model.%s", name + strlen("model.language_model."));
+        name = bare;
+    } else if (begins(name, "layers.") || begins(name, "embed_tokens.") || begins(name, "norm.")) {
+        snprintf(bare, sizeof bare, "model.%s", name); /* of a class without a head */
         name = bare;
     }
     if (RENAME(outside, name, "", out)) return out;

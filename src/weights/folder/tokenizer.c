@@ -2,7 +2,8 @@
  *
  * tokenizer.json and what lies beside it as `tokenizer.` keys.
  *
- * Two kinds of BPE: over bytes, with a split before (GPT-2's kind), and over characters with bytes for what is not in
+ * BERT's words and their parts (WordPiece), whose first part GGUF marks, where tokenizer.json marks the others; and
+ * two kinds of BPE: over bytes, with a split before (GPT-2's kind), and over characters with bytes for what is not in
  * the vocabulary (SentencePiece's kind).  GGUF keeps the second by scores: a merge's rank is that of its product's
  * first one.
  */
@@ -20,6 +21,7 @@ struct tokenizer {
     json_t *root, *config, *generation; /* tokenizer.json; tokenizer_config.json, generation_config.json or NULL */
     const json_t *model, *vocab, *merges, *added;
     bool spm;                  /* SentencePiece's kind */
+    bool words;                /* BERT's */
     bool normalizes;           /* the normalizer changes text */
     struct weights_str *token; /* [n] */
     int32_t *type;             /* [n] */
@@ -115,6 +117,18 @@ static int count_tokens(struct tokenizer *t, struct lutra_error *err)
     return 0;
 }
 
+/* "##ing" is "ing" in GGUF, and "word" is "▁word". */
+static int word_part(struct tokenizer *t, const char *s, const char **out, struct lutra_error *err)
+{
+    const char *start = strncmp(s, "##", 2) == 0 ? "" : "▁";
+    size_t n = strlen(s) + 4;
+    char *text = malloc(n);
+    if (text) snprintf(text, n, "%s%s", start, *start ? s : s + 2);
+    *out = text ? names_add(&t->names, text, strlen(text)) : NULL;
+    free(text);
+    return *out ? 0 : no_memory(t, err);
+}
+
 static int take_vocab(struct tokenizer *t, struct lutra_error *err)
 {
     const char *s, *unknown = json_string_value(json_object_get(t->model, "unk_token"));
@@ -123,8 +137,10 @@ static int take_vocab(struct tokenizer *t, struct lutra_error *err)
     {
         size_t id = (size_t)id_of(v);
         if (t->token[id].s) return wrong(t, "two tokens of one id", err);
+        const char *as = s;
+        if (t->words) TRY(word_part(t, s, &as, err));
         bool is_unknown = t->spm && unknown && strcmp(s, unknown) == 0;
-        set(t, id, s, strlen(s), is_unknown ? UNKNOWN : t->spm && spells_byte(s) ? BYTE : NORMAL);
+        set(t, id, as, strlen(as), is_unknown ? UNKNOWN : t->spm && spells_byte(s) ? BYTE : NORMAL);
     }
     return 0;
 }
@@ -403,12 +419,32 @@ static void put_rules(struct tokenizer *t)
         weights_writer_put_bool(t->f->keys, "tokenizer.lutra.fuse_unknown", true);
 }
 
+/* BERT's: what its normalizer does is GGUF's, but for two choices. */
+static int put_words(struct tokenizer *t, struct lutra_error *err)
+{
+    const json_t *normalizer = json_object_get(t->root, "normalizer");
+    const json_t *accents = json_object_get(normalizer, "strip_accents");
+    const json_t *longest = json_object_get(t->model, "max_input_chars_per_word");
+    bool lower = json_is_true(json_object_get(normalizer, "lowercase"));
+    if (!is(normalizer, "type", "BertNormalizer") || json_is_false(json_object_get(normalizer, "clean_text")) ||
+        json_is_false(json_object_get(normalizer, "handle_chinese_chars")))
+        return lacks(t, "another normalizer than BERT's", err);
+    if (!is(json_object_get(t->root, "pre_tokenizer"), "type", "BertPreTokenizer"))
+        return lacks(t, "another pre_tokenizer than BERT's", err);
+    if (longest && json_integer_value(longest) != 100) return lacks(t, "'max_input_chars_per_word'", err);
+    weights_writer_put_str(t->f->keys, "tokenizer.ggml.model", "bert");
+    weights_writer_put_bool(t->f->keys, "tokenizer.ggml.normalizer.lowercase", lower);
+    return weights_writer_put_bool(t->f->keys, "tokenizer.ggml.normalizer.strip_accents",
+        json_is_boolean(accents) ? json_is_true(accents) : lower);
+}
+
 static int put_kind(struct tokenizer *t, struct lutra_error *err)
 {
     const json_t *pre_tokenizer = json_object_get(t->root, "pre_tokenizer");
     const json_t *told = json_object_get(t->config, "add_prefix_space");
     const char *scheme;
     bool split;
+    if (t->words) return put_words(t, err);
     t->spm = !has_byte_level(pre_tokenizer);
     put_rules(t);
     weights_writer_put_str(t->f->keys, "tokenizer.ggml.model", t->spm ? "llama" : "gpt2");
@@ -427,10 +463,16 @@ static int put_kind(struct tokenizer *t, struct lutra_error *err)
 static int find_parts(struct tokenizer *t, struct lutra_error *err)
 {
     static const char *const affixes[] = {"continuing_subword_prefix", "end_of_word_suffix"};
+    t->words = t->f->family->flags & FAMILY_WORDS;
     t->model = json_object_get(t->root, "model");
     t->vocab = json_object_get(t->model, "vocab");
     t->merges = json_object_get(t->model, "merges");
     t->added = json_object_get(t->root, "added_tokens");
+    if (t->words) {
+        const json_t *prefix = json_object_get(t->model, affixes[0]);
+        if (!is(t->model, "type", "WordPiece") || !json_is_object(t->vocab)) return lacks(t, "no WordPiece", err);
+        return !prefix || is(t->model, affixes[0], "##") ? 0 : lacks(t, "parts of words without '##'", err);
+    }
     if (json_object_get(t->model, "type") && !is(t->model, "type", "BPE"))
         return lutra_fail(err, LUTRA_E_UNSUPPORTED, "%s/tokenizer.json: a vocabulary of kind '%s' is not implemented",
             t->f->label, show_name(name_of(t->model, "type")).s);
@@ -551,6 +593,24 @@ static int put_around(struct tokenizer *t, int64_t bos, int64_t eos, struct lutr
     return weights_writer_put_bool(t->f->keys, "tokenizer.ggml.add_eos_token", behind);
 }
 
+/* BERT's: [CLS] text [SEP], always. */
+static int put_word_ids(struct tokenizer *t, struct lutra_error *err)
+{
+    static const char *const names[][3] = {{"padding", "pad_token", "pad_token_id"}, {"unknown", "unk_token", ""},
+        {"cls", "cls_token", ""}, {"seperator", "sep_token", ""}, {"mask", "mask_token", ""}};
+    const json_t *post = json_object_get(t->root, "post_processor"), *single = find_template(post);
+    int64_t id[5];
+    for (int i = 0; i < 5; i++) put_id(t, names[i][0], id[i] = special_id(t, names[i][1], names[i][2]));
+    bool usual = json_array_size(single) == 3 && template_id(t, json_array_get(single, 0)) == id[2] &&
+                 template_id(t, json_array_get(single, 1)) == -1 && template_id(t, json_array_get(single, 2)) == id[3];
+    if (id[1] < 0 || id[2] < 0 || id[3] < 0)
+        return lutra_fail(
+            err, LUTRA_E_FORMAT, "%s/tokenizer_config.json: no 'unk_token', 'cls_token' or 'sep_token'", t->f->label);
+    if (!usual && !is(post, "type", "BertProcessing")) return lacks(t, "a post_processor other than BERT's", err);
+    put_id(t, "bos", id[2]);
+    return 0;
+}
+
 /* ---- templates ---- */
 
 /* A string, or a list of named ones. */
@@ -596,6 +656,7 @@ static int put_tokens(struct tokenizer *t, struct lutra_error *err)
     TRY(pad(t, err));
     weights_writer_put_strs(t->f->keys, "tokenizer.ggml.tokens", t->token, t->n);
     weights_writer_put_array(t->f->keys, "tokenizer.ggml.token_type", WEIGHTS_I32, t->type, t->n);
+    if (t->words) return 0;
     TRY(put_added(t, err));
     TRY(put_merges(t, err));
     if (!t->spm) return 0;
@@ -613,6 +674,7 @@ static int read_all(struct tokenizer *t, struct lutra_error *err)
     TRY(put_kind(t, err));
     TRY(count_tokens(t, err));
     TRY(put_tokens(t, err));
+    if (t->words) return put_word_ids(t, err);
     int64_t bos = special_id(t, "bos_token", "bos_token_id"), eos = special_id(t, "eos_token", "eos_token_id");
     put_id(t, "bos", bos);
     put_ends(t, eos);
