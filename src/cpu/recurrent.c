@@ -120,9 +120,9 @@ static void push_token(struct head *h, const float *x, const float *decay, const
     const struct op_delta *d = &h->op->delta;
     const struct cpu_kernels *kernels = &h->w->run->device->kernels;
     struct token *t = &h->token[h->n];
-    struct ref_delta_parts of = ref_delta_parts(d, h->op->delta_skip, h->head, x);
+    struct ref_delta_parts of = ref_delta_parts(d, h->head, x);
     size_t d_k = (size_t)d->d_k, at = (size_t)h->head * (size_t)d->d_v;
-    if (h->op->delta_skip) {
+    if (d->skip) {
         memcpy(h->q[h->n], of.q, d_k * sizeof *of.q);
         memcpy(h->k[h->n], of.k, d_k * sizeof *of.k);
     } else {
@@ -131,7 +131,7 @@ static void push_token(struct head *h, const float *x, const float *decay, const
     }
     *t = (struct token){
         .v = of.v, .out = row < 0 ? NULL : cpu_value_row(h->w, h->op->out[0], row) + at, .row = row, .save = save};
-    ref_delta_gates(d, h->op->delta_skip, h->head, decay[h->head], step[h->head], &t->decay, &t->step);
+    ref_delta_gates(d, h->head, decay[h->head], step[h->head], &t->decay, &t->step);
     h->n++;
 }
 
@@ -184,6 +184,7 @@ static void plain_step(float *state, int d_k, const float *k, const float *q, co
 static void run_tile(const struct head *h, int tile)
 {
     const struct cpu_kernels *kernels = &h->w->run->device->kernels;
+    const float *skip = h->op->delta.skip;
     int d_k = h->op->delta.d_k, c = tile * DELTA_TILE;
     size_t n = (size_t)d_k * DELTA_TILE;
     float *chain = state_tile(h, h->slot, tile), none[DELTA_TILE];
@@ -192,8 +193,8 @@ static void run_tile(const struct head *h, int tile)
         const struct token *t = &h->token[i];
         float *s = state_of(h, t, chain, n);
         float *out = t->out ? t->out + c : none;
-        if (h->op->delta_skip)
-            plain_step(s, d_k, h->k[i], h->q[i], t->v + c, t->decay, t->step, h->op->delta_skip[h->head], out);
+        if (skip)
+            plain_step(s, d_k, h->k[i], h->q[i], t->v + c, t->decay, t->step, skip[h->head], out);
         else
             kernels->delta_step(s, d_k, h->k[i], h->q[i], t->v + c, t->decay, t->step, out);
         if (t->save >= 0) memcpy(state_tile(h, t->save, tile), s, n * sizeof *s);

@@ -212,7 +212,7 @@ static void add_scaled_row(const struct worker *w, const struct instr *in, int r
 static void route_row(const struct worker *w, const struct instr *in, int row)
 {
     const struct op *op = in->op;
-    ref_route(&op->route, op->route_each, cpu_value_row(w, op->in[0], row), cpu_value_row(w, op->out[0], row));
+    ref_route(&op->route, cpu_value_row(w, op->in[0], row), cpu_value_row(w, op->out[0], row));
 }
 
 /* Slots are added in ascending order. */

@@ -142,7 +142,7 @@ static int mamba(struct model *m, const struct stream *s, int in, struct lutra_e
     snprintf(name, sizeof name, "blk.%d.ssm_a", layer);
     TRY(model_vectors(m, name, 1, n, false, &op->delta.a, err));
     snprintf(name, sizeof name, "blk.%d.ssm_d", layer);
-    TRY(model_vectors(m, name, 1, n, false, &op->delta_skip, err));
+    TRY(model_vectors(m, name, 1, n, false, &op->delta.skip, err));
     build_push(m, OP_SWIGLU, layer, z, a, a);
     return build_rms_norm(m, layer, "ssm_norm", a, a, inner, err);
 }

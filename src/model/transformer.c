@@ -485,7 +485,7 @@ static int mixture(struct model *m, const struct stream *s, int in, struct lutra
         TRY(model_vector(m, named(m, name, layer, "exp_probs_b.bias"), hp->n_expert, false, &choose->route.bias, err));
     if (m->arch->dense_beside)
         TRY(model_vector(
-            m, named(m, name, layer, "ffn_down_exps.scale"), hp->n_expert, true, &choose->route_each, err));
+            m, named(m, name, layer, "ffn_down_exps.scale"), hp->n_expert, true, &choose->route.each, err));
     struct op *op = experts(m, layer, in, route, false);
     if (has(m, layer, "ffn_gate_up_exps.weight")) {
         TRY(split_experts(m, s, op, err));

@@ -101,9 +101,9 @@ bool op_constant(const struct op *op, int i, struct op_constant *out)
         out->x = i ? op->rope.long_factors : op->rope.factors, out->n = (size_t)op->rope.n_rot / 2;
         return i <= 1;
     case OP_ATTENTION: out->x = op->attention.sinks, out->n = (size_t)op->attention.n_head; break;
-    case OP_ROUTE: out->x = i ? op->route_each : op->route.bias, out->n = (size_t)op->route.n_expert; return i <= 1;
+    case OP_ROUTE: out->x = i ? op->route.each : op->route.bias, out->n = (size_t)op->route.n_expert; return i <= 1;
     case OP_DELTA_NET:
-        out->x = i == 2 ? op->delta_skip : i ? op->delta.dt : op->delta.a;
+        out->x = i == 2 ? op->delta.skip : i ? op->delta.dt : op->delta.a;
         out->n = (size_t)op->delta.n_v_head;
         return i <= 2;
     default: return false;

@@ -83,10 +83,7 @@ struct op {
             const float *bias[OP_WEIGHTS]; /* [n_out of that weight] or NULL */
             struct op_experts experts;
         } matmul; /* OP_MATMUL, OP_EXPERTS */
-        struct {
-            struct op_route route;
-            const float *route_each; /* [n_expert] factors of the weights, in the end; or NULL */
-        };
+        struct op_route route;
         struct {
             int n_used;
         } combine;
@@ -96,13 +93,7 @@ struct op {
         struct op_rope rope;
         struct op_attention attention;
         struct op_conv conv;
-        struct {
-            struct op_delta delta;
-            /* [n_v_head], or NULL.  Set (Mamba-2): in[0] is v, k, q, which are taken as they are, in[2] is not read;
-             *     step = log(1 + exp(in[1][h] + dt[h])),  decay = exp(a[h] step)
-             *     S = decay S + k (step v)^T;  out = S^T q + skip[h] v */
-            const float *delta_skip;
-        };
+        struct op_delta delta;
         struct {
             float scale;   /* of the logits; 0 = none */
             float softcap; /* of what that gives; 0 = none */

@@ -49,6 +49,7 @@ struct op_route {
     bool normalize;       /* weights are divided by their sum */
     float scale;          /* of the weights */
     const float *bias;    /* [n_expert] added to what is compared, not to the weights; or NULL */
+    const float *each;    /* [n_expert] factors of the weights, in the end; or NULL */
 };
 
 /* Of OP_EXPERTS.  A weight is all experts below each other, [n_expert * n_out][n_in], and so is its bias. */
@@ -71,11 +72,14 @@ struct op_conv {
 
 enum { DELTA_TILE = 16 /* columns of a state that lie together */ };
 
-/* Of OP_DELTA_NET (Qwen3-Next, Qwen3.5).  in[0] is q [n_k_head][d_k], k [n_k_head][d_k], v [n_v_head][d_v] below each
+/* Of OP_DELTA_NET (Qwen3-Next, Qwen3.5; with skip Mamba-2).  in[0] is q [n_k_head][d_k], k [n_k_head][d_k], v [n_v_head][d_v] below each
  * other.  For every value head h, whose q and k are those of its key head,
  *     q and k are divided by sqrt(sum of squares + eps), q by sqrt(d_k), too
  *     decay = exp(a[h] * log(1 + exp(in[1][h] + dt[h]))),  step = 1 / (1 + exp(-in[2][h]))
  *     S = decay S;  S = S + k (step (v - S^T k))^T;  out = S^T q
+ * With skip in[0] is v, k, q, which are taken as they are, and in[2] is not read:
+ *     step = log(1 + exp(in[1][h] + dt[h])),  decay = exp(a[h] step)
+ *     S = decay S + k (step v)^T;  out = S^T q + skip[h] v
  * The state is S of every value head, [n_v_head][d_v / DELTA_TILE][d_k][DELTA_TILE]; a draft leaves its three inputs
  * below each other. */
 struct op_delta {
@@ -83,6 +87,7 @@ struct op_delta {
     bool neighbours; /* the key head of h is h / (n_v_head / n_k_head); otherwise h % n_k_head */
     float eps;
     const float *a, *dt; /* [n_v_head]; a is negative */
+    const float *skip;   /* [n_v_head]; NULL: the gated delta rule */
     size_t state, draft; /* where they begin in the layer's, in bytes */
 };
 

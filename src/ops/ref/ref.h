@@ -80,7 +80,7 @@ void ref_take(const float *x, const int32_t *out_row, int n_out, int dim, float 
 
 /* OP_ROUTE of one row: scores [n_expert] -> out [2 * n_used], ids as floats, ascending, then weights.  A NaN ranks as
  * -infinity, and makes weights NaN. */
-void ref_route(const struct op_route *p, const float *each, const float *scores, float *out);
+void ref_route(const struct op_route *p, const float *scores, float *out);
 
 /* Part i of OP_EXPERTS for one row: x [n_in] or [n_used][n_in], route [2 * n_used] -> out [n_used][n_out]. */
 void ref_experts(const struct op *op, int i, const float *x, const float *route, float *out);
@@ -102,13 +102,12 @@ void ref_conv(const struct op_conv *p, const float *const *x, float *out, int n)
 void ref_l2_norm(const float *x, float eps, float scale, float *out, int n);
 
 /* Decay and step of a value head from its elements of in[1] and in[2]; the key head whose q and k it uses. */
-void ref_delta_gates(
-    const struct op_delta *p, bool plain, int head, float decay_in, float step_in, float *decay, float *step);
+void ref_delta_gates(const struct op_delta *p, int head, float decay_in, float step_in, float *decay, float *step);
 /* Where a value head's q, k [d_k] and v [d_v] lie in OP_DELTA_NET's first input. */
 struct ref_delta_parts {
     const float *q, *k, *v;
 };
-struct ref_delta_parts ref_delta_parts(const struct op_delta *p, bool plain, int head, const float *x);
+struct ref_delta_parts ref_delta_parts(const struct op_delta *p, int head, const float *x);
 
 /* One token of DELTA_TILE columns of a head: state [d_k][DELTA_TILE]; k, q [d_k] normalised, v, out [DELTA_TILE]. */
 void ref_delta_step(

@@ -48,7 +48,7 @@ static double sum_of(const struct op_route *p, const float *scores, const float 
     return sum;
 }
 
-void ref_route(const struct op_route *p, const float *each, const float *scores, float *out)
+void ref_route(const struct op_route *p, const float *scores, float *out)
 {
     float *weight = out + p->n_used;
     double max = 0, sum = 1, all = 0;
@@ -61,7 +61,7 @@ void ref_route(const struct op_route *p, const float *each, const float *scores,
         all += w;
     }
     for (int j = 0; j < p->n_used; j++) weight[j] = (float)(weight[j] / (p->normalize ? all : 1) * p->scale);
-    for (int j = 0; j < p->n_used && each; j++) weight[j] *= each[(int)out[j]];
+    for (int j = 0; j < p->n_used && p->each; j++) weight[j] *= p->each[(int)out[j]];
 }
 
 void ref_experts(const struct op *op, int i, const float *x, const float *route, float *out)

@@ -26,12 +26,11 @@ void ref_conv(const struct op_conv *p, const float *const *x, float *out, int n)
     }
 }
 
-void ref_delta_gates(
-    const struct op_delta *p, bool plain, int head, float decay_in, float step_in, float *decay, float *step)
+void ref_delta_gates(const struct op_delta *p, int head, float decay_in, float step_in, float *decay, float *step)
 {
     double x = (double)decay_in + p->dt[head], soft = x > 40 ? x : log1p(exp(x));
     *decay = (float)exp(p->a[head] * soft);
-    *step = (float)(plain ? soft : 1 / (1 + exp(-(double)step_in)));
+    *step = (float)(p->skip ? soft : 1 / (1 + exp(-(double)step_in)));
 }
 
 void ref_l2_norm(const float *x, float eps, float scale, float *out, int n)
@@ -72,31 +71,31 @@ static void plain_step(float *state, int d_k, const float *k, const float *q, co
     }
 }
 
-struct ref_delta_parts ref_delta_parts(const struct op_delta *p, bool plain, int head, const float *x)
+struct ref_delta_parts ref_delta_parts(const struct op_delta *p, int head, const float *x)
 {
     size_t n_key = (size_t)p->n_k_head * (size_t)p->d_k, n_v = (size_t)p->n_v_head * (size_t)p->d_v;
     size_t key = (size_t)(p->neighbours ? head / (p->n_v_head / p->n_k_head) : head % p->n_k_head) * (size_t)p->d_k;
     size_t v = (size_t)head * (size_t)p->d_v;
-    if (plain) return (struct ref_delta_parts){x + n_v + n_key + key, x + n_v + key, x + v};
+    if (p->skip) return (struct ref_delta_parts){x + n_v + n_key + key, x + n_v + key, x + v};
     return (struct ref_delta_parts){x + key, x + n_key + key, x + 2 * n_key + v};
 }
 
 /* One token of all heads: x, decay and step as OP_DELTA_NET's inputs. */
-static void delta_token(const struct op_delta *p, const float *skip, float *state, const float *x,
-    const float *decay_in, const float *step_in, float *out)
+static void delta_token(
+    const struct op_delta *p, float *state, const float *x, const float *decay_in, const float *step_in, float *out)
 {
     float q[DELTA_MOST], k[DELTA_MOST];
     for (int h = 0; h < p->n_v_head; h++, out += p->d_v) {
-        struct ref_delta_parts of = ref_delta_parts(p, skip, h, x);
+        struct ref_delta_parts of = ref_delta_parts(p, h, x);
         float decay, step;
         memcpy(q, of.q, (size_t)p->d_k * sizeof *q);
         memcpy(k, of.k, (size_t)p->d_k * sizeof *k);
-        if (!skip) ref_l2_norm(of.q, p->eps, (float)(1 / sqrt(p->d_k)), q, p->d_k);
-        if (!skip) ref_l2_norm(of.k, p->eps, 1, k, p->d_k);
-        ref_delta_gates(p, skip, h, decay_in[h], step_in[h], &decay, &step);
+        if (!p->skip) ref_l2_norm(of.q, p->eps, (float)(1 / sqrt(p->d_k)), q, p->d_k);
+        if (!p->skip) ref_l2_norm(of.k, p->eps, 1, k, p->d_k);
+        ref_delta_gates(p, h, decay_in[h], step_in[h], &decay, &step);
         for (int c = 0; c < p->d_v; c += DELTA_TILE, state += (size_t)DELTA_TILE * (size_t)p->d_k)
-            if (skip)
-                plain_step(state, p->d_k, k, q, of.v + c, decay, step, skip[h], out + c);
+            if (p->skip)
+                plain_step(state, p->d_k, k, q, of.v + c, decay, step, p->skip[h], out + c);
             else
                 ref_delta_step(state, p->d_k, k, q, of.v + c, decay, step, out + c);
     }
@@ -134,7 +133,7 @@ static void advance(const struct scan *s, float *state, const float *const *in, 
         memcpy(state + (size_t)(n_tap - 2) * n, in[0], n * sizeof *state);
         return;
     }
-    delta_token(&s->op->delta, s->op->delta_skip, state, in[0], in[1], in[2], out ? out : s->none);
+    delta_token(&s->op->delta, state, in[0], in[1], in[2], out ? out : s->none);
 }
 
 static void row_token(const struct scan *s, float *state, int row)

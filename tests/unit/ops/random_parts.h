@@ -88,7 +88,7 @@ static inline void rl_add_delta(struct random_list *r, int layer)
         .dt = r->vector,
         .state = RL_CONV_STATE,
         .draft = RL_CONV_DRAFT};
-    if (rl_below(r, 2)) op.delta_skip = r->vector + 2;
+    if (rl_below(r, 2)) op.delta.skip = r->vector + 2;
     r->recurs[1][layer] = true;
     rl_push(r, &gates), rl_push(r, &op);
 }
@@ -115,7 +115,7 @@ static inline void rl_add_experts(struct random_list *r, int layer, int in, int 
         .normalize = rl_below(r, 2),
         .scale = 1.5f,
         .bias = rl_below(r, 2) ? r->vector : NULL};
-    if (rl_below(r, 2)) route.route_each = r->vector + 8;
+    if (rl_below(r, 2)) route.route.each = r->vector + 8;
     op_add_part(&up, rl_weight(r, d_in, n * wide, WEIGHT_MATMUL), rl_below(r, 2) ? r->vector : NULL, at + WIDE);
     op_add_part(&down, rl_weight(r, wide, n * d_out, WEIGHT_MATMUL), rl_below(r, 2) ? r->vector : NULL, at + BACK);
     up.matmul.experts = (struct op_experts){n, used, false};

@@ -63,7 +63,7 @@ static inline void ref_run_row(const struct op_list *list, const struct op *op, 
     case OP_EXPERTS:
         for (int i = 0; i < op->n_weight; i++) ref_experts(op, i, a, b, value_row(list, step, op->out[i], r));
         break;
-    case OP_ROUTE: ref_route(&op->route, op->route_each, a, out); break;
+    case OP_ROUTE: ref_route(&op->route, a, out); break;
     case OP_COMBINE: ref_combine(a, b, op->combine.n_used, list->value[op->out[0]].dim, out); break;
     case OP_SWIGLU_OAI: ref_swiglu_oai(a, b, out, n); break;
     case OP_ROPE:
