@@ -186,13 +186,13 @@ static int read_ahead(struct lutra_model *m, struct lutra_error *err)
 static int hold(struct lutra_model *m, struct weight *w, struct lutra_error *err)
 {
     if (weight_is_ready(w, NULL)) return 0;
-    TRY(weights_reader_wait(m->reader, w->stored ? w->stored : w->tensor.data, err));
+    if (m->reader) TRY(weights_reader_wait(m->reader, w->stored ? w->stored : w->tensor.data, err));
     return prepare_weight(m, w, err);
 }
 
-int model_hold_read(lutra_model *m, const struct op *op, int n, struct lutra_error *err)
+int model_hold(struct lutra_model *m, const struct op *op, int n, struct lutra_error *err)
 {
-    for (int i = 0; i < n; i++)
+    for (int i = 0; (m->by_piece || m->reader) && i < n; i++)
         for (int k = 0; k < op[i].n_weight; k++) TRY(hold(m, op[i].weight[k], err));
     return 0;
 }
@@ -231,17 +231,6 @@ static int prepare_weights(struct lutra_model *m, const struct lutra_model_setti
     if (!m->reader) packed_cache_known(m);
     add_demand(m);
     return load_constants(m, err);
-}
-
-int model_hold(struct lutra_model *m, const struct op *op, int n, struct lutra_error *err)
-{
-    for (int i = 0; m->by_piece && i < n; i++) {
-        for (int k = 0; k < op[i].n_weight; k++) {
-            struct weight *w = op[i].weight[k];
-            if (!weight_is_ready(w, NULL)) TRY(prepare_weight(m, w, err));
-        }
-    }
-    return 0;
 }
 
 void model_let_go(struct lutra_model *m, const struct op *op, int n)

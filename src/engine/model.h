@@ -72,14 +72,12 @@ int model_devices(const lutra_model *m, struct device *out[PLAN_DEVICES]);
 /* Whether one of its plans has this device. */
 bool model_uses(const lutra_model *m, const struct device *d);
 
-/* Of a model that is still being read, whose pass has all devices: prepares what n operations read and is not prepared
- * yet, when it is there. */
-int model_hold_read(lutra_model *m, const struct op *op, int n, struct lutra_error *err);
-/* The same of all that is left; with another model nothing.  With the turn of all devices. */
+/* Of a model that is still being read: prepares all that is left, when it is there; with another model nothing.  With
+ * the turn of all devices. */
 int model_read_rest(lutra_model *m, struct lutra_error *err);
 
-/* Of a model opened by piece: prepares what n operations read and is not prepared yet; with another model nothing.
- * What was held when it fails goes with the model. */
+/* Of a model opened by piece, or still being read by a pass that has all devices: prepares what n operations read and
+ * is not prepared yet, when it is there; with another model nothing.  What was held when it fails goes with the model. */
 int model_hold(struct lutra_model *m, const struct op *op, int n, struct lutra_error *err);
 void model_let_go(struct lutra_model *m, const struct op *op, int n);
 

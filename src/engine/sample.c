@@ -230,13 +230,20 @@ int32_t sample_forced(struct sample *slot)
     return r->closing.ids[slot->n_closed++];
 }
 
+int request_top(
+    const struct request *r, const struct row_result *result, struct lutra_token_prob top[LUTRA_TOP_LOGPROBS])
+{
+    int n = 0;
+    for (; n < result->n_top && n < r->set.top_logprobs; n++)
+        top[n] = (struct lutra_token_prob){result->top_id[n], result->top_logit[n] - result->log_sum_exp};
+    return n;
+}
+
 /* The likeliest tokens at the row behind which the sample has picked. */
 static void list_top(const lutra_session *s, struct sample *slot)
 {
     const struct row_result *r = slot->row >= 0 ? session_result(s, slot->row) : NULL;
-    slot->n_top = 0;
-    for (int i = 0; r && i < r->n_top && i < slot->request->set.top_logprobs; i++)
-        slot->top[slot->n_top++] = (struct lutra_token_prob){r->top_id[i], r->top_logit[i] - r->log_sum_exp};
+    slot->n_top = r ? request_top(slot->request, r, slot->top) : 0;
 }
 
 static int find_stop_token(const struct lutra_request *set, int32_t token)

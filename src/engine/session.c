@@ -577,7 +577,7 @@ static int replace(void *session, struct device *lost, struct lutra_error *err)
 static int hold(void *session, const struct op *op, int n, struct lutra_error *err)
 {
     const lutra_session *s = session;
-    return model_hold_read(s->model, op, n, err);
+    return model_hold(s->model, op, n, err);
 }
 
 static int hint_rows(const lutra_session *s, int32_t seq)

@@ -196,6 +196,9 @@ int request_guess(void *r, const struct row_tip *tip, const float *rate, int mos
 /* Whether its prompt is being evaluated; whether it is to get no rows. */
 bool request_in_prompt(const struct request *r);
 bool request_paused(const struct request *r);
+/* sample.c: the likeliest tokens of a row, as many as the request wants, into top; returns how many. */
+int request_top(
+    const struct request *r, const struct row_result *result, struct lutra_token_prob top[LUTRA_TOP_LOGPROBS]);
 /* Was it cancelled, is its time over, or did its draft source fail? */
 enum lutra_stop request_stopped(const lutra_session *s, const struct request *r);
 /* Ends what was stopped, and frees what has ended. */

@@ -254,10 +254,8 @@ static void tell_scored(const lutra_session *s, const struct request *r)
             .index = row->pos + 1,
             .token = row->listed[0],
             .log_prob = res->listed_logit[0] - res->log_sum_exp,
-            .top = top};
-        for (; piece.n_top < res->n_top && piece.n_top < r->set.top_logprobs; piece.n_top++)
-            top[piece.n_top] =
-                (struct lutra_token_prob){res->top_id[piece.n_top], res->top_logit[piece.n_top] - res->log_sum_exp};
+            .top = top,
+            .n_top = request_top(r, res, top)};
         r->set.on_prompt_piece(r->set.user, &piece);
     }
 }
