@@ -59,6 +59,11 @@ struct make {
 static int write_tensor(
     struct make *m, uint32_t index, enum kind kind, enum quant_type type, uint64_t n_in, uint64_t n_out);
 
+static bool stays_f32(enum kind kind)
+{
+    return kind == BIAS || kind == ROUTER || kind == TAPS || kind == DECAY || kind == NORM;
+}
+
 /* Declares or writes one tensor: n_out rows of n_in (n_expert times, if that is not 0), or a vector of n_in when n_out
  * is 0. */
 static int tensor_of(
@@ -66,16 +71,14 @@ static int tensor_of(
 {
     int64_t ne[3] = {n_in, n_each, n_expert};
     uint32_t n_out = n_each * (n_expert ? n_expert : 1);
-    enum quant_type type = n_out && kind != BIAS && kind != ROUTER && kind != TAPS && kind != DECAY && kind != NORM
-                               ? weights_legal_type(m->s->type, n_in)
-                               : QUANT_F32;
+    const bool typed = n_out && !stays_f32(kind);
+    enum quant_type type = typed ? weights_legal_type(m->s->type, n_in) : QUANT_F32;
     size_t row_bytes;
     uint32_t index = m->n_tensors++;
     TRY(quant_row_bytes(type, n_in, &row_bytes));
     if (m->writing) return write_tensor(m, index, kind, type, n_in, n_out ? n_out : 1);
     m->total_bytes += row_bytes * (n_out ? n_out : 1);
-    if (m->s->log && n_out && kind != BIAS && kind != ROUTER && kind != TAPS && kind != DECAY && kind != NORM &&
-        type != m->s->type) {
+    if (m->s->log && typed && type != m->s->type) {
         char line[160];
         snprintf(line, sizeof line, "%s: rows of %u are not whole %s blocks; made %s", name, (unsigned)n_in,
             quant_info_of(m->s->type)->name, quant_info_of(type)->name);

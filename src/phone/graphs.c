@@ -140,16 +140,14 @@ bool graphs_text(const struct graphs *g, int line, const char *name, char *text,
         at += snprintf(before + at, sizeof before - (size_t)at, " %d", g->plan.before[b]);
     if (line == 0)
         snprintf(text, size,
-            "%s: %d blocks with graphs of %d or %d rows; %d prompt%s: %d passes of blocks by %d rows, %d by %d (%d "
-            "runs), "
-            "%d behind; of the last prompt's %d chunks the blocks computed%s before they switched",
+            "%s: %d blocks with graphs of %d or %d rows; %d prompt%s: %d passes of blocks by %d rows, %d by %d "
+            "(%d runs), %d behind; of the last prompt's %d chunks the blocks computed%s before they switched",
             name, n, GRAPHS_MANY, GRAPHS_FEW, c->n_prompt, c->n_prompt == 1 ? "" : "s", c->many, GRAPHS_MANY, c->few,
             GRAPHS_FEW, c->runs, c->decoding, g->cost.n_chunk, before);
     else
         snprintf(text, size,
             "%s: graphs loaded for %.1f ms, waited for %.1f ms, modelled; products and loads of prompts: predicted "
-            "%.1f "
-            "ms, %.1f if loads came behind",
+            "%.1f ms, %.1f if loads came behind",
             name, c->load_us / 1e3, (double)c->wait_us / 1e3, c->predicted_us / 1e3, c->synchronous_us / 1e3);
     return true;
 }

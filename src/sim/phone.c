@@ -200,7 +200,7 @@ static void build_layer(const struct sim_question *q, enum sim_end end, struct l
 static double step_us(const struct layer *l, int i, const struct solve_choice *c, unsigned held, double *hand_over)
 {
     unsigned set = solve_set(c->part);
-    *hand_over = (set & (set - 1)) == 0 && set & held ? 0 : l->problem.sync_us + l->solve[i].copy_us;
+    *hand_over = solve_is_one(set) && set & held ? 0 : l->problem.sync_us + l->solve[i].copy_us;
     return fmax(c->us[SIM_GPU], c->us[SIM_NPU]) + *hand_over;
 }
 

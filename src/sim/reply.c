@@ -13,7 +13,7 @@
 #include "phone/graphs.h"
 #include "sim/report.h"
 
-enum { POINTS = 64, GRAPH_BLOCKS = GRAPHS_BLOCKS, GRAPH_ROWS = GRAPHS_FEW };
+enum { POINTS = 64 };
 _Static_assert((int)SIM_CHUNK == (int)GRAPHS_MANY, "chunks are as the graphs of a device");
 
 /* ---- QNN's graphs ---- */
@@ -170,23 +170,24 @@ static json_t *scaled_json(const struct sim_span *s, double by)
 /* Switching to the graphs of decoding, in blocks of layers beside the chunks of the prompt [SDNPU 4.2]. */
 static json_t *graphs_json(const struct sim_case *c, struct lutra_error *err)
 {
-    struct blocks_problem p = {.n_block = GRAPH_BLOCKS, .n_chunk = (c->set.n_prompt + SIM_CHUNK - 1) / SIM_CHUNK};
+    struct blocks_problem p = {.n_block = GRAPHS_BLOCKS, .n_chunk = (c->set.n_prompt + SIM_CHUNK - 1) / SIM_CHUNK};
     struct sim_question q = {.profile = c->profile, .shape = &c->shape, .plan = SIM_LAYER, .rows = SIM_CHUNK};
     struct sim_result chunk, few;
     struct blocks_plan plan, late;
     if (p.n_chunk > BLOCKS_CHUNKS_MAX) p.n_chunk = BLOCKS_CHUNKS_MAX;
     if (sim_pass(&q, &chunk, err)) return NULL;
-    q.rows = GRAPH_ROWS;
+    q.rows = GRAPHS_FEW;
     if (sim_pass(&q, &few, err)) return NULL;
-    for (int b = 0; b < GRAPH_BLOCKS; b++) {
-        p.prefill_us[b] = chunk.us.middle / GRAPH_BLOCKS;
-        p.decode_us[b] = few.us.middle / GRAPH_BLOCKS * (SIM_CHUNK / GRAPH_ROWS);
-        p.load_us[b] = sim_weight_bytes(&c->shape) / GRAPH_BLOCKS / sim_figure(c->profile, SOC_STORAGE_MBS, SIM_MIDDLE);
+    for (int b = 0; b < GRAPHS_BLOCKS; b++) {
+        p.prefill_us[b] = chunk.us.middle / GRAPHS_BLOCKS;
+        p.decode_us[b] = few.us.middle / GRAPHS_BLOCKS * (SIM_CHUNK / GRAPHS_FEW);
+        p.load_us[b] =
+            sim_weight_bytes(&c->shape) / GRAPHS_BLOCKS / sim_figure(c->profile, SOC_STORAGE_MBS, SIM_MIDDLE);
     }
     if (blocks_best(&p, &plan, err) || blocks_plan_by(&p, BLOCKS_SYNCHRONOUS, &late, err)) return NULL;
     json_t *before = json_array();
     int many = 0;
-    for (int b = 0; b < GRAPH_BLOCKS; b++) {
+    for (int b = 0; b < GRAPHS_BLOCKS; b++) {
         json_array_append_new(before, json_integer(plan.before[b]));
         many += plan.before[b];
     }
@@ -194,7 +195,7 @@ static json_t *graphs_json(const struct sim_case *c, struct lutra_error *err)
     return json_pack("{s:i, s:i, s:f, s:f, s:s, s:o, s:i, s:i, s:i}", "blocks", p.n_block, "chunks", p.n_chunk,
         "synchronous_ms", blocks_time(&p, &late).us / 1e3, "best_ms", blocks_time(&p, &plan).us / 1e3, "policy",
         blocks_policy_name(plan.policy), "chunks_before_switch", before, "passes_many", many, "passes_few", late_passes,
-        "runs_few", late_passes * (SIM_CHUNK / GRAPH_ROWS));
+        "runs_few", late_passes * (SIM_CHUNK / GRAPHS_FEW));
 }
 
 json_t *sim_reply_json(const struct sim_case *c, struct lutra_error *err)

@@ -194,14 +194,14 @@ int npu_step_work(
     int n = npu_step_ops(m, batch, batch, op);
     *out = (struct npu_work){0};
     for (int i = 0; i < n; i++) {
-        struct npu_work w, sum = *out;
+        const double n_time = op[i].times;
+        struct npu_work w;
         enum npu_part part;
         if (divided_work(b, m, &op[i], context, &w, &part)) return -1;
-        *out = times(&w, op[i].times);
-        out->packets += sum.packets, out->alone += sum.alone, out->gathers += sum.gathers;
-        out->scatters += sum.scatters, out->tile_pairs += sum.tile_pairs;
-        out->dma_bytes += sum.dma_bytes, out->l2_bytes += sum.l2_bytes;
-        out->tile_calls = sum.tile_calls + op[i].times * w.tile_calls;
+        out->packets += n_time * w.packets, out->alone += n_time * w.alone;
+        out->gathers += n_time * w.gathers, out->scatters += n_time * w.scatters;
+        out->tile_pairs += n_time * w.tile_pairs, out->tile_calls += n_time * w.tile_calls;
+        out->dma_bytes += n_time * w.dma_bytes, out->l2_bytes += n_time * w.l2_bytes;
     }
     return 0;
 }

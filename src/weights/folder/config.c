@@ -176,22 +176,20 @@ static int adjust_feed_forward(struct folder *f, uint64_t *n, struct lutra_error
 
 static int read_sizes(struct folder *f, struct lutra_error *err)
 {
-    static const struct {
-        const char *from, *to;
-    } counts[] = {{"hidden_size", "embedding_length"}, {"intermediate_size", "feed_forward_length"}};
     bool longer = strcmp(f->family->arch, "command-r") == 0 && config_get(f, "model_max_length");
     const char *context = longer ? "model_max_length" : "max_position_embeddings";
     double eps = -1;
     uint64_t n;
     TRY(config_count(f, context, &n, err));
     folder_put_u32(f, "context_length", n);
-    for (size_t i = 0; i < sizeof counts / sizeof *counts; i++) {
-        if (i == 1 && f->family->flags & FAMILY_GEMMA4) continue; /* by layer */
-        if (i == 1 && f->family->flags & FAMILY_EXPERTS && !config_get(f, counts[i].from))
-            continue; /* experts' alone */
-        TRY(config_count(f, counts[i].from, &n, err));
-        if (i == 1) TRY(adjust_feed_forward(f, &n, err));
-        folder_put_u32(f, counts[i].to, n);
+    TRY(config_count(f, "hidden_size", &n, err));
+    folder_put_u32(f, "embedding_length", n);
+    bool by_layer = f->family->flags & FAMILY_GEMMA4,
+         of_experts = f->family->flags & FAMILY_EXPERTS && !config_get(f, "intermediate_size");
+    if (!by_layer && !of_experts) {
+        TRY(config_count(f, "intermediate_size", &n, err));
+        TRY(adjust_feed_forward(f, &n, err));
+        folder_put_u32(f, "feed_forward_length", n);
     }
     TRY(config_count(f, "num_hidden_layers", &f->n_layer, err));
     TRY(config_number(f, f->config, f->family->eps, &eps, err));

@@ -304,7 +304,7 @@ int folder_take_experts(struct folder *f, struct lutra_error *err)
     for (uint64_t i = f->n_dense_lead; i < f->n_layer + f->n_draft && rc == 0; i++) {
         bool drafts = i >= f->n_layer; /* an MTP block */
         const char *name = drafts ? f->draft : embd->name;
-        size_t before = drafts ? strlen(name) - strlen("fc.weight") : (size_t)(tail - name);
+        size_t before = drafts ? f->n_prefix : (size_t)(tail - name);
         k.layer = (int)i;
         snprintf(k.base, sizeof k.base, "%.*slayers.%llu.%s", (int)(before < 128 ? before : 128), name,
             (unsigned long long)(drafts ? i - f->n_layer : i),

@@ -71,7 +71,8 @@ struct folder {
     uint64_t n_layer, n_head, n_kv_head, d_head, n_rot;
     uint64_t d_model, n_expert, d_ff_expert, n_dense_lead; /* n_expert 0: none; n_dense_lead: first layers without */
     uint64_t n_shared_kv;                                  /* last layers that read the keys and values of others */
-    const char *draft; /* the name of the MTP blocks' `fc.weight`, whose beginning all of theirs have; NULL: none */
+    const char *draft; /* the name of the MTP blocks' `fc.weight`, NULL: none; of its first bytes ... */
+    size_t n_prefix;   /* ... so many are the beginning of all their names */
     uint64_t n_draft;  /* such blocks, counted behind the layers */
     bool tied;
     enum packing packing;

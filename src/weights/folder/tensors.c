@@ -164,8 +164,7 @@ static char *rename_by(const struct renaming *list, size_t n, const char *name, 
 
 const char *folder_draft_name(const struct folder *f, const char *name)
 {
-    size_t n = f->draft ? strlen(f->draft) - strlen("fc.weight") : 0;
-    return n && strncmp(name, f->draft, n) == 0 ? name + n : NULL;
+    return f->draft && strncmp(name, f->draft, f->n_prefix) == 0 ? name + f->n_prefix : NULL;
 }
 
 void folder_find_draft(struct folder *f)
@@ -174,7 +173,7 @@ void folder_find_draft(struct folder *f)
         "mtp.fc.weight", "model.mtp.fc.weight", "language_model.mtp.fc.weight", "model.language_model.mtp.fc.weight"};
     for (size_t i = 0; i < sizeof names / sizeof *names && !f->draft && f->family->flags & FAMILY_RECURRENT; i++) {
         const struct safetensors_tensor *t = safetensors_find(&f->list, names[i]);
-        if (t) f->draft = t->name;
+        if (t) f->draft = t->name, f->n_prefix = strlen(t->name) - strlen("fc.weight");
     }
     for (size_t i = 0; f->draft && i < f->list.n; i++) {
         const char *name = folder_draft_name(f, f->list.tensor[i].name);
