@@ -135,7 +135,6 @@ struct engine_options {
 
 /* Types of a cache, as OPT_CHOICE takes them. */
 #define CACHE_TYPES "f16 f32 q8_0 q5_0 q4_1 q4_0"
-const char *cache_type_named(const char *name); /* NULL: there is none */
 
 enum { SHORTLIST_MOST = 4096 }; /* of --spec-shortlist */
 

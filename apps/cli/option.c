@@ -100,7 +100,7 @@ static int bad_value(const struct option_args *args, const struct option *o, con
     return -1;
 }
 
-static bool is_choice(const char *choices, const char *text)
+bool option_is_choice(const char *choices, const char *text)
 {
     char word[NAME_MAX_BYTES];
     for (int i = 0; option_word(choices, i, word, sizeof word); i++)
@@ -142,7 +142,7 @@ static int set_value(
     case OPT_FLOAT: return set_number(args, o, to, name, text);
     case OPT_TEXT: *(const char **)to = text; return 0;
     case OPT_CHOICE:
-        if (!is_choice(o->choices, text)) return bad_value(args, o, name, text);
+        if (!option_is_choice(o->choices, text)) return bad_value(args, o, name, text);
         *(const char **)to = text;
         return 0;
     case OPT_LIST: {
@@ -159,7 +159,7 @@ static int set_value(
 static int set_flag_by_word(
     const struct option_args *args, const struct option *o, void *base, const char *name, const char *text)
 {
-    bool yes = is_choice("1 on true yes", text), no = is_choice("0 off false no", text);
+    bool yes = option_is_choice("1 on true yes", text), no = option_is_choice("0 off false no", text);
     if (!yes && !no) return complain(args, "not on or off: ", name, "");
     *(bool *)((char *)base + o->at) = (o->type == OPT_ON) == yes;
     return 0;
@@ -251,7 +251,7 @@ static int skip_foreign(
     if (*at + n_value >= argc) return complain(args, "its value is missing: ", given, "");
     if (n_value) value = argv[*at + 1];
     *at += n_value;
-    if (f->lacks && !(value && f->neutral && is_choice(f->neutral, value))) {
+    if (f->lacks && !(value && f->neutral && option_is_choice(f->neutral, value))) {
         fprintf(stderr, "lutra %s: %s: %s\n", args->command, given, f->lacks);
         return -1;
     }
@@ -274,7 +274,7 @@ static int parse_option(struct option_args *args, int argc, char **argv, int *at
     mark(args, s, i, true);
     if (!option_takes_value(o)) {
         if (equals) return complain(args, "takes no value: ", given, "");
-        bool said = o->choices && *at + 1 < argc && is_choice(o->choices, argv[*at + 1]);
+        bool said = o->choices && *at + 1 < argc && option_is_choice(o->choices, argv[*at + 1]);
         if (said && strcmp(argv[++*at], "off") == 0) return set_flag_by_word(args, o, base, given, "off");
         return set_value(args, o, base, given, NULL);
     }

@@ -82,6 +82,7 @@ bool option_is_named(const char *names, const char *given, size_t n);
 
 /* Copies the i-th space-separated word of a list (names, choices); false at the end. */
 bool option_word(const char *words, int i, char *out, size_t n_out);
+bool option_is_choice(const char *choices, const char *text); /* one of such words */
 
 bool option_takes_value(const struct option *o);
 

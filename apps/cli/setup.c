@@ -294,14 +294,6 @@ int engine_open_model(struct engine *e, lutra_model **out, const char *path, str
     return rc;
 }
 
-const char *cache_type_named(const char *name)
-{
-    static const char *const names[] = {"f16", "f32", "q8_0", "q5_0", "q4_1", "q4_0"};
-    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
-        if (!strcmp(name, names[i])) return names[i];
-    return NULL;
-}
-
 int engine_check_options(const struct engine_options *opts)
 {
     if (!opts->model) {

@@ -167,9 +167,8 @@ static void put_response(struct reply *r, const char *status)
     struct usage u = reply_usage(r);
     if (complete)
         text_print(r->out,
-            "{\"input_tokens\":%lld,\"input_tokens_details\":{\"cached_tokens\":%lld,\"dropped_messages\":%d},\"output_"
-            "tokens\":%lld,"
-            "\"output_tokens_details\":{\"reasoning_tokens\":%lld},\"total_tokens\":%lld}}",
+            "{\"input_tokens\":%lld,\"input_tokens_details\":{\"cached_tokens\":%lld,\"dropped_messages\":%d},"
+            "\"output_tokens\":%lld,\"output_tokens_details\":{\"reasoning_tokens\":%lld},\"total_tokens\":%lld}}",
             (long long)u.prompt, (long long)u.cached, r->ask->n_dropped, (long long)u.generated, (long long)u.thought,
             (long long)(u.prompt + u.generated));
     else

@@ -120,7 +120,7 @@ int bench_parse_values(const char *option, const char *text, int64_t min, struct
 }
 
 struct cache_types {
-    const char *name[BENCH_CACHE_TYPES];
+    char name[BENCH_CACHE_TYPES][16];
     int n;
 };
 
@@ -133,15 +133,14 @@ struct grid {
 
 static int parse_types(const char *option, const char *list, struct cache_types *out)
 {
-    for (const char *at = list; at && out->n >= 0; at = strchr(at, ',') ? strchr(at, ',') + 1 : NULL) {
-        char name[16];
-        snprintf(name, sizeof name, "%.*s", (int)strcspn(at, ","), at);
-        const char *type = cache_type_named(name);
-        if (!type || out->n == BENCH_CACHE_TYPES) {
+    for (const char *at = list; at; at = strchr(at, ',') ? strchr(at, ',') + 1 : NULL) {
+        bool room = out->n < BENCH_CACHE_TYPES;
+        if (room) snprintf(out->name[out->n], sizeof *out->name, "%.*s", (int)strcspn(at, ","), at);
+        if (!room || !option_is_choice(CACHE_TYPES, out->name[out->n])) {
             say("bench: %s: '%s' is not a list of %s", option, list, CACHE_TYPES);
             return -1;
         }
-        out->name[out->n++] = type;
+        out->n++;
     }
     return 0;
 }
