@@ -17,6 +17,10 @@ import sys
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
+sys.path.append(str(ROOT / "bench"))
+import pages
+from pages import table
+
 SOC, USUAL = "snapdragon-8gen3", 1024
 STEPS = ["Qwen2.5-1.5B", "Qwen2.5-3B", "Llama-3.2-1B"]
 RATES = STEPS + ["Llama-3.2-3B"]
@@ -56,11 +60,6 @@ LOOKUPS = {"4 bit g128 asym": ("4 bit, groups of 128, asym", 1.7, 3.3, 2.0),
 
 def span(low, high, digits=0):
     return f"{low:.{digits}f} to {high:.{digits}f}"
-
-
-def table(head, rows):
-    return "\n".join(["| " + " | ".join(head) + " |", "|" + "---|" * len(head)] + ["| " + " | ".join(r) + " |"
-                                                                                   for r in rows])
 
 
 def verdict(low, high, published, most=None):
@@ -372,9 +371,6 @@ class Figures:
         return table(["a pass of 1.5B at batch 8 over one of 3B at batch 1", "modelled, both at the same end"], rows)
 
 
-TABLE = re.compile(r"(<!-- table (\w+) -->\n).*?(<!-- / -->)", re.S)
-
-
 TABLES = ("errors kinds others attention lookups steps throughput energy ratios pipeline held mpgemv mpgemm modes gains "
           "parts sharing lowbits methods pairs").split()
 
@@ -386,7 +382,7 @@ def main(argv):
         print(*(f"## {name}\n\n{getattr(figures, name)()}\n" for name in TABLES), sep="\n")
         return
     page = ROOT / "docs/NPU.md"
-    made = TABLE.sub(lambda m: m[1] + getattr(figures, m[2])() + "\n" + m[3], page.read_text())
+    made = pages.fill(page.read_text(), lambda name: getattr(figures, name)())
     if not mode:
         page.write_text(made)
     elif page.read_text() != made:
