@@ -77,7 +77,8 @@ bool model_uses(const lutra_model *m, const struct device *d);
 int model_read_rest(lutra_model *m, struct lutra_error *err);
 
 /* Of a model opened by piece, or still being read by a pass that has all devices: prepares what n operations read and
- * is not prepared yet, when it is there; with another model nothing.  What was held when it fails goes with the model. */
+ * is not prepared yet, when it is there; with another model nothing.  What was held when it fails goes with the
+ * model. */
 int model_hold(struct lutra_model *m, const struct op *op, int n, struct lutra_error *err);
 void model_let_go(struct lutra_model *m, const struct op *op, int n);
 

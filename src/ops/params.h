@@ -72,8 +72,8 @@ struct op_conv {
 
 enum { DELTA_TILE = 16 /* columns of a state that lie together */ };
 
-/* Of OP_DELTA_NET (Qwen3-Next, Qwen3.5; with skip Mamba-2).  in[0] is q [n_k_head][d_k], k [n_k_head][d_k], v [n_v_head][d_v] below each
- * other.  For every value head h, whose q and k are those of its key head,
+/* Of OP_DELTA_NET (Qwen3-Next, Qwen3.5; with skip Mamba-2).  in[0] is q [n_k_head][d_k], k [n_k_head][d_k],
+ * v [n_v_head][d_v] below each other.  For every value head h, whose q and k are those of its key head,
  *     q and k are divided by sqrt(sum of squares + eps), q by sqrt(d_k), too
  *     decay = exp(a[h] * log(1 + exp(in[1][h] + dt[h]))),  step = 1 / (1 + exp(-in[2][h]))
  *     S = decay S;  S = S + k (step (v - S^T k))^T;  out = S^T q
