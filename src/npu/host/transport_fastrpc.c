@@ -21,7 +21,7 @@
 
 #define MODULE "file:///liblutra_npu.so?lutra_npu_skel_handle_invoke&_modver=1.0"
 #define SECOND_US UINT64_C(1000000)
-enum { URI_BYTES = 256, SILENT_LOOKS = 600 };
+enum { URI_BYTES = 256, SILENT_LOOKS = 600, END_S = 20 };
 
 struct phone {
     struct npu_session session; /* first */
@@ -54,7 +54,7 @@ static void hang_up(struct phone *p)
 {
     if (!p->called) return;
     npu_ring_quit(&p->session.ring);
-    if (clock_wait(clock_real(), has_ended, p, 0, clock_now_us(clock_real()) + 2 * SECOND_US) < 0)
+    if (clock_wait(clock_real(), has_ended, p, 0, clock_now_us(clock_real()) + END_S * SECOND_US) < 0)
         p->rpc.remote_session_control(FASTRPC_KILL, &p->domain, sizeof p->domain);
     pthread_join(p->caller, NULL);
 }
