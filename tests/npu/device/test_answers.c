@@ -2,12 +2,16 @@
  *
  * The bundled models on the emulated NPU against the CPU: the same final answers, the same perplexity.
  *
- *     npu_device_answers [PROBLEMS]        6 problems, 100 with LUTRA_TEST_LONG=1, which the bars of 98 in 100 and
+ *     npu_device_answers [PROBLEMS [TEST]] 6 problems, 100 with LUTRA_TEST_LONG=1, which the bars of 98 in 100 and
  *                                          0.2 % are meant for
  */
 #include "engine_fixture.h"
 
+#include <dirent.h>
 #include <jansson.h>
+#include <sys/stat.h>
+
+#include "hf/write_folder.h"
 
 enum { MAX_PROBLEMS = 500, MAX_IDS = 512, ANSWER_BYTES = 32 };
 
@@ -202,6 +206,89 @@ static void few_bit_models_answer_alike(void **state)
     compare(LUTRA_SOURCE_DIR "/models/abacus-b158", "npu-sim", 2, 0.02);
 }
 
+static void remove_folder(const char *path)
+{
+    DIR *dir = opendir(path);
+    char name[512];
+    for (struct dirent *e; dir && (e = readdir(dir));) {
+        snprintf(name, sizeof name, "%s/%s", path, e->d_name);
+        remove(name); /* "." and ".." stay */
+    }
+    if (dir) closedir(dir);
+    rmdir(path);
+}
+
+/* Questions and worked solutions as the models were trained on them, of problems that are not compared. */
+static size_t calibration_text(char *out, size_t size)
+{
+    enum { FIRST = 300, LAST = 400 };
+    FILE *f = fopen(LUTRA_SOURCE_DIR "/models/abacus-test.jsonl", "r");
+    char *line = NULL;
+    size_t cap = 0, n = 0;
+    assert_non_null(f);
+    for (int i = 0; i < LAST && getline(&line, &cap, f) > 0; i++) {
+        json_t *j = i < FIRST ? NULL : json_loads(line, 0, NULL), *step;
+        size_t k;
+        if (!j) continue;
+        n += (size_t)snprintf(out + n, size - n, "<|im_start|>user\n%s<|im_end|>\n<|im_start|>assistant\n",
+            json_string_value(json_object_get(j, "question")));
+        json_array_foreach(json_object_get(j, "steps"), k, step) n +=
+            (size_t)snprintf(out + n, size - n, "%s\n", json_string_value(step));
+        n +=
+            (size_t)snprintf(out + n, size - n, "#### %s<|im_end|>\n", json_string_value(json_object_get(j, "answer")));
+        assert_true(n < size);
+        json_decref(j);
+    }
+    free(line);
+    fclose(f);
+    return n;
+}
+
+/* A folder of GPTQ's layers with zeros, of a model's file. */
+static void make_groups(const char *folder, const char *model, const char *type, int group)
+{
+    static char text[1 << 17];
+    char floats[128];
+    struct lutra_error what;
+    struct weights *w;
+    lutra_runtime *rt;
+    struct lutra_quantize_settings qs;
+    snprintf(floats, sizeof floats, "%s-floats", folder);
+    remove_folder(floats), remove_folder(folder);
+    assert_int_equal(mkdir(floats, 0700), 0);
+    OK(weights_open(&w, model, &what));
+    hf_write_folder(w, floats, &(struct hf_form){.n_shard = 1});
+    weights_close(&w);
+    lutra_quantize_settings_init(&qs, sizeof qs);
+    qs.type = type, qs.group_size = group, qs.asymmetric = true;
+    qs.calibration = text, qs.n_calibration_bytes = calibration_text(text, sizeof text);
+    OK(lutra_runtime_open(&rt, NULL, err));
+    OK(lutra_quantize(rt, floats, folder, &qs, err));
+    lutra_runtime_close(&rt);
+    remove_folder(floats);
+}
+
+/* [TMAN 6.1]'s formats: asymmetric groups of 64 and 128 of 2 and 4 bits; 2 bits in groups of 64 are abacus-w2. */
+static void folders_with_zeros_answer_alike(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *type;
+        int group;
+        const char *model;
+    } list[] = {{"W4", 64, "abacus-1m-f16.gguf"}, {"W4", 128, "abacus-1m-f16.gguf"}, {"W4", 128, "abacus-3m-f16.gguf"},
+        {"W2", 128, "abacus-3m-f16.gguf"}};
+    if (n_problem < 100) skip();
+    for (int i = 0; i < 4; i++) {
+        char model[256], folder[64];
+        snprintf(model, sizeof model, "%s/models/%s", LUTRA_SOURCE_DIR, list[i].model);
+        snprintf(folder, sizeof folder, "/tmp/lutra-npu-%s-g%d-%d", list[i].type, list[i].group, (int)getpid());
+        make_groups(folder, model, list[i].type, list[i].group);
+        compare(folder, "npu-sim:lookup", 2, 0.02);
+        remove_folder(folder);
+    }
+}
+
 /* The CPU's int8 activations and the NPU's halves differ more: a looser bound, and the figure printed. */
 static void q4_0_answers_alike(void **state)
 {
@@ -223,6 +310,8 @@ int main(int argc, char **argv)
     n_problem = argc > 1 ? atoi(argv[1]) : getenv("LUTRA_TEST_LONG") ? 100 : 6;
     if (n_problem < 1 || n_problem > MAX_PROBLEMS) return 2;
     const struct CMUnitTest tests[] = {cmocka_unit_test(f16_models_answer_alike),
-        cmocka_unit_test(few_bit_models_answer_alike), cmocka_unit_test(q4_0_answers_alike)};
+        cmocka_unit_test(few_bit_models_answer_alike), cmocka_unit_test(folders_with_zeros_answer_alike),
+        cmocka_unit_test(q4_0_answers_alike)};
+    if (argc > 2) cmocka_set_test_filter(argv[2]);
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
