@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * A cancel, or the end of a time limit, at every piece of every pass, with drafts of each kind, on every device: the
- * pass ends, the session goes on, what runs next or beside says what it says alone, and no memory stays taken.
+ * A cancel, or the end of a time limit, at every piece of every pass (unless LUTRA_TEST_LONG is set at some), with drafts
+ * of each kind, on every device: the pass ends, the session goes on, what runs next or beside says what it says alone,
+ * and no memory stays taken.
  */
 #include "engine/session_impl.h"
 #include "mtp_block.h"
@@ -222,10 +223,10 @@ static void check(const struct place *p)
     send(&first, 0, guess[0]);
     send(&beside, 1, guess[1]);
     go();
-    int n_point = hook.n_point, step = (n_point + 15) / (SANITIZED ? 4 : 16);
-    if (getenv("LUTRA_TEST_LONG")) step = 1;
+    int n_point = hook.n_point, n_try = SANITIZED ? 1 : p->spec ? 2 : 6; /* of each way */
+    int step = getenv("LUTRA_TEST_LONG") ? 1 : (n_point + n_try - 1) / n_try;
     for (int way = 0; way < N_WAY; way++) {
-        for (int at = 1 + way % step; at <= n_point; at += step) {
+        for (int at = 1 + (1 + way) * step / 4; at <= n_point; at += step) {
             hook.way = (enum way)way, hook.at = 0;
             hook.id = send(&first, 0, guess[0]);
             send(&beside, 1, guess[1]);
@@ -244,7 +245,7 @@ static void check(const struct place *p)
     }
     print_message("%s %s, drafts %s: %d pieces begin or end, %d stops, %d drafts accepted\n", p->device, p->shape,
         p->spec ? p->spec : "of the caller", n_point, n_stopped, n_accepted);
-    assert_true(n_stopped > (SANITIZED ? 0 : 10) && (p->spec || n_accepted > 0));
+    assert_true(n_stopped > 0 && (p->spec || n_accepted > 0));
     lutra_session_close(&hook.s);
     for (int i = 0; i < hook.n_device; i++) ((struct device *)(uintptr_t)hook.device[i])->ops = hook.inner[i];
     fixture_close(&f);

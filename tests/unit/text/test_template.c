@@ -80,7 +80,7 @@ static void failures_name_the_line_and_the_reason(void **state)
         {"{% include 'x' %}", LUTRA_E_UNSUPPORTED, 1, "include"},
         {"\n{% for x in [1] %}{{ loop([]) }}{% endfor %}", LUTRA_E_FORMAT, 2, "recursive"},
         {"{{ '%d' % 'x' }}", LUTRA_E_FORMAT, 1, "% formatting: an integer"},
-        {"{{ 'x'|wordwrap }}", LUTRA_E_UNSUPPORTED, 1, "wordwrap"},
+        {"{{ 'x'|urlize }}", LUTRA_E_UNSUPPORTED, 1, "urlize"},
         {"{{ 9223372036854775807 + 1 }}", LUTRA_E_FORMAT, 1, "overflow"},
         {"x\xFFy", LUTRA_E_FORMAT, 1, "UTF-8"},
     };
