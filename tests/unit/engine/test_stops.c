@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * A cancel, or the end of a time limit, at every piece of every pass (unless LUTRA_TEST_LONG is set at some), with drafts
- * of each kind, on every device: the pass ends, the session goes on, what runs next or beside says what it says alone,
- * and no memory stays taken.
+ * A cancel, or the end of a time limit, at every piece of every pass (at some, unless LUTRA_TEST_LONG is set), with
+ * drafts of each kind, on every device: the pass ends, the session goes on, what runs next or beside says what it says
+ * alone, and no memory stays taken.
  */
 #include "engine/session_impl.h"
 #include "mtp_block.h"
