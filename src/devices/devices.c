@@ -347,7 +347,9 @@ static int open_listed(struct device_set *all, runtime_settings *set, struct lut
     if (all->cpu) return 0;
     struct lutra_runtime_settings unnamed = *set;
     unnamed.split = NULL;
-    return open_device(all, &unnamed, "cpu", 3, err);
+    TRY(open_device(all, &unnamed, "cpu", 3, err));
+    all->cpu->caps.shares = 0; /* nobody asked it to: it does what the others cannot */
+    return 0;
 }
 
 int device_set_open(struct device_set *all, runtime_settings *set, struct clock *clock, struct lutra_error *err)

@@ -172,8 +172,9 @@ static bool find_cuts(const lutra_model *m, enum pass_class rows, const struct o
     const bool mixed = m->mixes && plan_devices_differ(device, n_device);
     if (mixed) rows = PASS_FEW;
     enum profile_plan kind = m->plan_kind[rows];
+    if (kind == PLAN_EVEN && !mixed) return false;
     for (int i = 0; kind == PLAN_EVEN && i < list->n_op; i++) cut[i] = plan_cut_evenly(device, n_device);
-    if (kind == PLAN_EVEN) return mixed;
+    if (kind == PLAN_EVEN) return true;
     if (kind == PLAN_SOLVED) return m->profile && profile_cuts(m->profile, rows, kind, list, device, n_device, cut);
     struct device *first = device[0];
     for (int i = n_device - 1; i >= 0; i--)

@@ -15,7 +15,7 @@
 static void offer_samples(void *self, struct pass *pass)
 {
     lutra_session *s = self;
-    bool masks = plan_caps(&s->model->plan).masks;
+    bool masks = plan_knows_masks(&s->model->plan);
     for (int i = 0; i < s->n_seq; i++) {
         struct sample *slot = &s->sample[i];
         const struct sequence *q = &slot->seq;

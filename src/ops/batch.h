@@ -47,7 +47,7 @@ struct row {
     const int32_t *listed;   /* [n_listed <= ROW_LISTED] tokens of WANT_LOGPROB, the caller's until the pass is over */
     struct row_hints *hints; /* filled once the pass is over (engine/hints.c); NULL: not asked for */
     /* [(n_vocab + 63) / 64] a bit for each token that WANT_TOPK is of, the caller's until the pass is over; NULL: all.
-     * Only where plan_caps() says masks. */
+     * Only where plan_knows_masks(). */
     const uint64_t *allow;
 };
 

@@ -325,24 +325,6 @@ int plan_give_weights(const struct plan *plan, struct lutra_error *err)
     return 0;
 }
 
-static int prepare(struct weight *w, struct lutra_error *err)
-{
-    bool keeps;
-    for (int i = 0; i < WEIGHT_HOLDERS; i++) {
-        struct device *d = w->held[i].device;
-        if (d && !weight_is_ready(w, d)) TRY(d->ops->prepare(d, w, &keeps, err));
-    }
-    return 0;
-}
-
-int plan_prepare(const struct plan *plan, struct lutra_error *err)
-{
-    TRY(plan_give_weights(plan, err));
-    for (const struct op *op = plan->list->op; op < plan->list->op + plan->list->n_op; op++)
-        for (int k = 0; k < op->n_weight; k++) TRY(prepare(op->weight[k], err));
-    return 0;
-}
-
 /* ---- what a plan says of itself ---- */
 
 bool plan_keeps_cache(const struct plan *plan, const struct device *device)
@@ -377,6 +359,13 @@ int plan_bulk_rows(const struct plan *plan)
     return most;
 }
 
+bool plan_knows_masks(const struct plan *plan)
+{
+    for (int i = 0; i < plan->n_device; i++)
+        if (!plan->device[i]->caps.masks) return false;
+    return true;
+}
+
 struct device_caps plan_caps(const struct plan *plan)
 {
     struct device_caps caps = plan->device[0]->caps;
@@ -386,7 +375,6 @@ struct device_caps plan_caps(const struct plan *plan)
         if (c->max_rows < caps.max_rows) caps.max_rows = c->max_rows;
         if (c->flat_rows < caps.flat_rows) caps.flat_rows = c->flat_rows;
         if (c->cache > caps.cache && plan_keeps_cache(plan, plan->device[i])) caps.cache = c->cache;
-        caps.masks &= c->masks;
     }
     return caps;
 }

@@ -89,9 +89,6 @@ int plan_open_cut(struct plan *plan, const struct op_list *list, struct device *
 /* To each of its devices what its pieces need of every weight, of products the outputs of their shares: weight_give. */
 int plan_give_weights(const struct plan *plan, struct lutra_error *err);
 
-/* The same, and all of it prepared.  Not during a step. */
-int plan_prepare(const struct plan *plan, struct lutra_error *err);
-
 /* Which devices run an operation, and the share of each: asynchronous ones first.  Returns how many; 1: all of it on
  * team[0], because nobody shares it or a share would be empty.  Errors as plan_open. */
 int plan_team(const struct op_list *list, const struct op *op, struct device *const *device, int n_device,
@@ -130,8 +127,10 @@ bool plan_mixes(const struct plan *plan);
 /* Positions of a bulk block (ROW_BULK): the most that any operation's device asks for; 0: none. */
 int plan_bulk_rows(const struct plan *plan);
 
-/* The smallest of the devices' row limits, and of their flat rows; the types of a cache that all who use it can; masks
- * if all know them. */
+/* Whether all devices know row.allow. */
+bool plan_knows_masks(const struct plan *plan);
+
+/* The smallest of the devices' row limits, and of their flat rows; the types of a cache that all who use it can. */
 struct device_caps plan_caps(const struct plan *plan);
 
 #endif

@@ -145,7 +145,6 @@ static int open_plans(struct maker *m, enum pass_class rows, struct lutra_error 
         if (!profile_cuts(m->out, rows, (enum profile_plan)i, how->list, how->device, how->n_device, m->cut))
             return lutra_fail(err, LUTRA_E_INTERNAL, "profile: a device is missing");
         TRY(plan_open_cut(&m->plan[i], how->list, how->device, how->n_device, m->cut, err));
-        TRY(plan_prepare(&m->plan[i], err));
     }
     return 0;
 }
@@ -178,7 +177,6 @@ static int make(struct maker *m, struct lutra_error *err)
 {
     const struct profile_how *how = m->how;
     TRY(plan_open(&m->plan[PLAN_EVEN], how->list, how->device, how->n_device, err));
-    TRY(plan_prepare(&m->plan[PLAN_EVEN], err));
     TRY(find_units(m, err));
     waits_init(m->waits, how->clock, how->sync);
     for (int rows = 0; rows < PASS_CLASSES; rows++) m->reps[rows] = how->reps, m->passes[rows] = how->passes;

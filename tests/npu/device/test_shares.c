@@ -267,8 +267,22 @@ static void any_cut_has_the_bits_of_its_devices(void **state)
     }
 }
 
+static void a_cpu_that_nobody_named_shares_nothing(void **state)
+{
+    static struct bench b;
+    (void)state;
+    for (int named = 0; named < 2; named++) {
+        open_bench(&b, named ? "npu-sim,cpu" : "npu-sim");
+        assert_ptr_equal(b.device[1], b.set.cpu);
+        assert_int_equal(plan_devices_differ(b.device, 2), named);
+        assert_int_equal(plan_cut_evenly(b.device, 2).n, 1 + named);
+        close_bench(&b);
+    }
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(any_cut_has_the_bits_of_its_devices)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(any_cut_has_the_bits_of_its_devices),
+        cmocka_unit_test(a_cpu_that_nobody_named_shares_nothing)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

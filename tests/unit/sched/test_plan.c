@@ -118,9 +118,9 @@ static void splits_by_device(void **state)
     struct device_caps caps = plan_caps(&b.plan);
     assert_int_equal(caps.max_rows, 32);
     assert_int_equal(caps.flat_rows, 4);
-    assert_false(caps.masks); /* one does not know them */
+    assert_false(plan_knows_masks(&b.plan)); /* one does not */
     b.cpu.device.caps.masks = true;
-    assert_true(plan_caps(&b.plan).masks);
+    assert_true(plan_knows_masks(&b.plan));
 }
 
 /* A list that goes on where another has ended: what it reads is brought to shared memory once. */
