@@ -21,7 +21,6 @@ struct foreign {
     enum foreign_value value;
     const char *lacks;   /* what it asks for that is not here; NULL = it changes nothing */
     const char *neutral; /* values that ask for nothing: "0 0.0 none" */
-    bool served;         /* the answer of `lutra serve` only, which comes before that of all commands */
 };
 
 /* As a command answers; NULL: not llama.cpp's, either. */

@@ -71,8 +71,7 @@ static const struct option engine_table[] = {
         .help =
             "what each device computed, copied and was waited for: FILE.svg is a picture of the longest pass and of "
             "the last, another FILE has every pass as JSON for chrome://tracing or ui.perfetto.dev; the second of "
-            "several "
-            "models or sessions gets FILE-2"},
+            "several models or sessions gets FILE-2"},
     {"--gpu-slice-ms", "GPU_SLICE_MS", OPT_FLOAT, AT(gpu_slice_ms), "MS",
         .help = "longest submission to a GPU, as predicted: shorter ones leave a desktop usable", .min = 0.01,
         .max = 10000},

@@ -52,7 +52,6 @@ struct packed {
     struct gpu_memory memory;
     uint64_t address; /* of the first byte, rounded down to a word; `skew` bytes before it */
     uint32_t skew, row_bytes;
-    uint32_t first; /* of the weight's outputs: where those of this begin */
     bool in_place;
     bool i8; /* class i8x32: rows are rounded first */
 };

@@ -88,8 +88,7 @@ int gpu_weight_prepare(struct gpu_device *d, struct weight *w, bool *keeps_sourc
     p->row_bytes = (uint32_t)row_bytes;
     p->i8 = has_groups_of_32((uint32_t)t->type) && d->exact != GPU_EXACT_NO;
     const size_t bytes = (size_t)h->want.n * row_bytes;
-    p->first = (uint32_t)h->want.first;
-    int rc = place(d, p, (const uint8_t *)t->data + p->first * row_bytes, bytes, err);
+    int rc = place(d, p, (const uint8_t *)t->data + (size_t)h->want.first * row_bytes, bytes, err);
     if (rc < 0) {
         gpu_memory_free(d, &p->memory);
         free(p);

@@ -227,13 +227,12 @@ static double over_mnn(const struct figure *f, const struct soc_profile *p)
 
 enum { GAME_FPS = 60, GAME_STEPS = 32 };
 
-/* What is lost of the rate of tokens in percent, or frames that are shown; f->rows 1: decoding. */
-static double beside(const struct figure *f, const struct soc_profile *p, double *frames)
+/* f->rows 1: decoding.  False: it failed. */
+static bool beside(const struct figure *f, const struct soc_profile *p, double share, struct sim_beside *out)
 {
     struct sim_shape shape;
-    struct sim_beside b, alone;
     const bool decode = f->rows == 1;
-    const struct sim_game game = {GAME_FPS, f->share, 0}, none = {GAME_FPS, 0, 0};
+    const struct sim_game game = {GAME_FPS, share, 0};
     const struct sim_question q = {.profile = p,
         .shape = &shape,
         .plan = f->plan,
@@ -241,25 +240,22 @@ static double beside(const struct figure *f, const struct soc_profile *p, double
         .past = decode ? DECODE_PAST : 0,
         .n_out = 1,
         .many = decode};
-    const int steps = decode ? GAME_STEPS : 0;
-    if (sim_shape_named(&shape, big, "w4", NULL) || sim_beside(&q, steps, &game, SIM_MIDDLE, &b, NULL) ||
-        sim_beside(&q, steps, &none, SIM_MIDDLE, &alone, NULL))
-        return NAN;
-    *frames = b.frames * 1e6 / b.us;
-    return 100 * (alone.us / b.us - 1);
+    return !sim_shape_named(&shape, big, "w4", NULL) &&
+           !sim_beside(&q, decode ? GAME_STEPS : 0, &game, SIM_MIDDLE, out, NULL);
 }
 
+/* What is lost of the rate of tokens, in percent. */
 static double game_tokens(const struct figure *f, const struct soc_profile *p)
 {
-    double frames;
-    return beside(f, p, &frames);
+    struct sim_beside b, alone;
+    return beside(f, p, f->share, &b) && beside(f, p, 0, &alone) ? 100 * (alone.us / b.us - 1) : NAN;
 }
 
+/* Frames a second that are shown. */
 static double game_frames(const struct figure *f, const struct soc_profile *p)
 {
-    double frames = NAN;
-    beside(f, p, &frames);
-    return frames;
+    struct sim_beside b;
+    return beside(f, p, f->share, &b) ? b.frames * 1e6 / b.us : NAN;
 }
 
 static double game_lost(const struct figure *f, const struct soc_profile *p)

@@ -202,12 +202,9 @@ static int open_dense(struct folder *f, struct lutra_error *err)
 static int open_tensors(struct folder *f, struct lutra_error *err)
 {
     TRY(room_for_files(f, 3, err));
-    if (folder_has(f, ONE_FILE)) {
-        TRY(open_shard(f, ONE_FILE, err));
-        return open_dense(f, err);
-    }
-    if (folder_has(f, INDEX)) {
-        TRY(open_index(f, err));
+    const bool one = folder_has(f, ONE_FILE);
+    if (one || folder_has(f, INDEX)) {
+        TRY(one ? open_shard(f, ONE_FILE, err) : open_index(f, err));
         return open_dense(f, err);
     }
     if (!folder_has(f, "pytorch_model.bin") && !folder_has(f, "pytorch_model.bin.index.json")) return 0;
