@@ -14,7 +14,7 @@
 #include "text/utf8.h"
 #include "text/vocab_impl.h"
 
-enum { MAX_CLASSES = 32, MAX_RANGES = 256, PAGE = 256, N_PAGE = TEXT_UNICODE_END / PAGE, N_LETTER = 128 };
+enum { MAX_CLASSES = 64, MAX_RANGES = 256, PAGE = 256, N_PAGE = TEXT_UNICODE_END / PAGE, N_LETTER = 128 };
 
 /* [...] or \p{..}, \s and so on standing alone. */
 struct class
@@ -39,7 +39,7 @@ struct builder {
     struct class class[MAX_CLASSES];
     uint32_t range[MAX_RANGES][2];
     size_t n_classes, n_ranges;
-    uint32_t signature[N_LETTER]; /* of each letter: a bit for each class */
+    uint64_t signature[N_LETTER]; /* of each letter: a bit for each class */
     size_t n_letters;
     bool too_many;
 };
@@ -181,17 +181,17 @@ static bool contains(const struct builder *b, const struct class *class, uint32_
     return in != class->negated;
 }
 
-static uint32_t signature_of(const struct builder *b, uint32_t cp, uint32_t category)
+static uint64_t signature_of(const struct builder *b, uint32_t cp, uint32_t category)
 {
-    uint32_t signature = 0;
-    for (size_t i = 0; i < b->n_classes; i++) signature |= (uint32_t)contains(b, &b->class[i], cp, category) << i;
+    uint64_t signature = 0;
+    for (size_t i = 0; i < b->n_classes; i++) signature |= (uint64_t)contains(b, &b->class[i], cp, category) << i;
     return signature;
 }
 
 /* The letter of a character. */
 static unsigned char letter_of(struct builder *b, uint32_t cp, uint32_t category)
 {
-    uint32_t signature = signature_of(b, cp, category);
+    uint64_t signature = signature_of(b, cp, category);
     size_t i = 0;
     while (i < b->n_letters && b->signature[i] != signature) i++;
     if (i == N_LETTER) {

@@ -24,6 +24,11 @@
     "[^\\r\\n\\p{L}\\p{N}]?" CAPITAL "*" SMALL "+" end "|[^\\r\\n\\p{L}\\p{N}]?" CAPITAL "+" SMALL "*" end
 
 #define LIKE_GPT2 "'(?:[stmd]|re|ve|ll)| ?\\p{L}+| ?\\p{N}+| ?[^\\s\\p{L}\\p{N}]+|\\s+(?!\\S)|\\s+"
+/* Digits in groups of three counted from the right: the first group of a run, of one to three. */
+#define FIRST_DIGITS(n_max, end) "(?<!\\p{Nd})\\p{Nd}{1," n_max "}(?=(?:\\p{Nd}{3})*+" end ")"
+#define NO_WORD "(?![\\p{L}\\p{M}\\p{Nd}\\p{Pc}])"
+#define NO_DIGIT "(?!\\p{Nd})"
+#define LIKE_GPT4O CASED("(?:" ENGLISH ")?") "|\\p{N}{1,3}|" OTHERS("/") "|" SPACES
 #define LIKE_CL100K(digits) ENGLISH "|" WORD "|" digits "|" OTHERS("") "|" SPACES
 
 /* DeepSeek's letters of scripts with two cases, ideographs (everything from U+0800 on!) and punctuation. */
@@ -55,6 +60,8 @@ enum split {
     QWEN35,
     TEKKEN,
     GPT4O,
+    TINY_AYA,
+    SUPERBPE,
     DEEPSEEK_LLM,
     DEEPSEEK_CODER,
     DEEPSEEK3,
@@ -73,7 +80,13 @@ static const char *const splits[][TEXT_MAX_SPLITS] = {
     [SEED_CODER] = {ENGLISH "|" WORD "|\\p{N}| ?[^\\s\\p{L}\\p{N}]+|" SPACES},
     [VIKING] = {" ?[^(\\s|.,!?…。，、।۔،)]+", "\\p{N}"},
     [TEKKEN] = {CASED("") "|\\p{N}|" OTHERS("/") "|" SPACES},
-    [GPT4O] = {CASED("(?:" ENGLISH ")?") "|\\p{N}{1,3}|" OTHERS("/") "|" SPACES},
+    [GPT4O] = {LIKE_GPT4O},
+    /* tokenizer.json: \d{1,3}(?=(?:\d{3})*\b), which reads a run of digits before a letter to its end at each digit. */
+    [TINY_AYA] = {FIRST_DIGITS("3", NO_WORD) "|\\G(?<=\\p{Nd})\\p{Nd}{3}", LIKE_GPT4O},
+    /* tokenizer.json: a cut at each (?=(\d{3})+(?!\d)); here what stands between two of them. */
+    [SUPERBPE] = {"\\p{N}+",
+        "(?:(?<=\\p{Nd})\\p{Nd}{3}|" FIRST_DIGITS("3", NO_DIGIT) ")?"
+                                                                 "(?:\\P{Nd}++(?:" FIRST_DIGITS("2", NO_DIGIT) ")?)*"},
     /* Spaces and ideographs cannot overlap: one pattern.  \s+$ alone is quadratic in a run of spaces inside a line. */
     [DEEPSEEK_LLM] = {"[\\r\\n]", "\\s?[" DEEPSEEK_CASED "]+", "\\s?" DEEPSEEK_PUNCTUATION "+",
         "(?<!\\s)\\s++$|" DEEPSEEK_IDEOGRAPHS, "\\p{N}+"},
@@ -103,6 +116,7 @@ static const struct pre {
     {"exaone4", GPT2, 0},
     {"trillion", GPT2, 0},
     {"granite-docling", GPT2, 0},
+    {"roberta-bpe", GPT2, 0},
     {"starcoder", DIGITS_GPT2, 0},
     {"refact", DIGITS_GPT2, 0},
     {"command-r", DIGITS_GPT2, 0},
@@ -140,6 +154,9 @@ static const struct pre {
     {"llama4", GPT4O, 0},
     {"kanana2", GPT4O, 0},
     {"minimax-m2", GPT4O, 0},
+    {"tiny_aya", TINY_AYA, 0},
+    {"cohere2moe", TINY_AYA, 0},
+    {"superbpe", SUPERBPE, 0},
     {"deepseek-llm", DEEPSEEK_LLM, 0},
     {"deepseek-coder", DEEPSEEK_CODER, 0},
     {"deepseek-v3", DEEPSEEK3, 0},

@@ -29,7 +29,7 @@ const draw = (below) => {
 };
 const pick = (list) => list[draw(list.length)];
 const words = ['the', 'The', 'HTTPServer', 'camelCase', "don't", "DON'T", "we'll", "I'VE", "x'S", "'s", "''ll", '123', '4',
-  '12345678', '3.14', ' ', '  ', '   ', '\n', '\r\n', '\n\n', '\t', ' \n ', '\v', '\f', '\x1c', '\x85', '\xa0', '\u2009',
+  '12345678', '3.14', '1234567x', '12½', '½1234', '123½456', '4567_', '٣٤٥٦', ' ', '  ', '   ', '\n', '\r\n', '\n\n', '\t', ' \n ', '\v', '\f', '\x1c', '\x85', '\xa0', '\u2009',
   '\u2028', '\u3000', '\ufeff', '\u200b', '\u200d', '\u200c', '\u2581', '...', '?!', '//', '/*', '\n/', '$', '+=', '`', '~',
   '{', '}', '_a_', '\\', '<|', '|>', '\x01', '\x7f', '\x9f', '\u{10ffff}', '\ue000', 'é', 'É', 'ß', 'ǅ', 'ʰ', 'ª', 'ſ', 'K',
   'é', '̈́', 'ñ', '가', '각', '각', 'Å', '豈', '丽', 'é́̂', 'ậ', '日本語', 'の', 'カー',
@@ -96,7 +96,9 @@ const splits = {
     split('[!"#$%&\'()*+,\\-./:;<=>?@\\[\\\\\\]^_`{|}~][A-Za-z]+|[^\r\n\\p{L}\\p{P}\\p{S}]?[\\p{L}\\p{M}]+| ?' +
       '[\\p{P}\\p{S}]+[\r\n]*|\\s*[\r\n]+|\\s+(?!\\S)|\\s+')],
   'gpt-4o': [split(`${cased(`${english}?`)}|\\p{N}{1,3}| ?[^\\s\\p{L}\\p{N}]+[\\r\\n/]*|${spaces}`)],
+  superbpe: [split('\\p{N}+'), split('(?=(\\d{3})+(?!\\d))')],
 };
+splits.tiny_aya = [split('\\d{1,3}(?=(?:\\d{3})*\\b)'), ...splits['gpt-4o']];
 const synthetic = (name, normalizer, steps, ignoreMerges) => ({
   name, config: {tokenizer_class: 'PreTrainedTokenizerFast'},
   tokenizer: {version: '1.0', added_tokens: [], normalizer, pre_tokenizer: {type: 'Sequence', pretokenizers: [...steps, ...(steps.at(-1).type === 'ByteLevel' ? [] : [bytes])]},
@@ -152,13 +154,16 @@ for (const name of existsSync(folder) ? readdirSync(folder).filter((n) => n.star
 
 // ---- the comparison ----
 
-// JavaScript's \s has U+FEFF and lacks U+0085; Hugging Face's own tokenizers take Unicode's White_Space.
+// JavaScript's \s has U+FEFF and lacks U+0085; Hugging Face's own tokenizers take Unicode's White_Space.  Its \d and \b
+// are ASCII's; \b follows a digit in all patterns here.
 const exactSpaces = (regex) => {
   let out = '', inside = false;
   for (let i = 0; i < regex.length; i++) {
     const two = regex.slice(i, i + 2);
     if (two[0] === '\\') {
       if (two === '\\s') out += inside ? '\\t-\\r\\x85\\p{Z}' : '[\\t-\\r\\x85\\p{Z}]';
+      else if (two === '\\d') out += '\\p{Nd}';
+      else if (two === '\\b') out += '(?![\\p{L}\\p{M}\\p{Nd}\\p{Pc}])';
       else if (two === '\\S') out += '[^\\t-\\r\\x85\\p{Z}]';
       else out += two;
       i++;

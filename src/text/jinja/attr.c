@@ -180,19 +180,26 @@ static void resolve(const int64_t bounds[3], const bool given[3], int64_t n, int
     *count = distance > 0 ? (int64_t)(((uint64_t)distance - 1) / stride) + 1 : 0;
 }
 
+/* A bound: any integer, taken to the next of 64 bits, where a sequence has no item either; none is no bound. */
+static int read_bound(struct jinja_run *run, struct jinja_value v, bool *given, int64_t *at)
+{
+    *given = v.kind != JINJA_MISSING && v.kind != JINJA_NONE;
+    if (!*given || jinja_as_int(v, at)) return 0;
+    if (v.kind != JINJA_BIG)
+        return jinja_fail(run, LUTRA_E_FORMAT, "a slice ends at integers, not %s", jinja_type_name(v));
+    *at = v.s[0] == '-' ? INT64_MIN : INT64_MAX;
+    return 0;
+}
+
 int jinja_slice(
     struct jinja_run *run, struct jinja_value object, const struct jinja_value bounds[3], struct jinja_value *out)
 {
     int64_t at[3] = {0, 0, 1}, start, count;
-    bool given[3], plain = true;
+    bool given[3];
     if (object.kind == JINJA_UNDEFINED) return fail_undefined(run, object);
-    *out = jinja_undefined();
-    for (int i = 0; i < 3; i++) {
-        given[i] = bounds[i].kind != JINJA_MISSING && bounds[i].kind != JINJA_NONE;
-        if (given[i] && !jinja_as_int(bounds[i], &at[i])) plain = false;
-    }
-    bool indexed = object.kind == JINJA_STRING || (object.kind == JINJA_LIST && object.sub <= JINJA_LIST_RANGE);
-    if (!plain || !indexed) return 0;
+    if (object.kind != JINJA_STRING && (object.kind != JINJA_LIST || object.sub > JINJA_LIST_RANGE))
+        return jinja_fail(run, LUTRA_E_FORMAT, "%s has no slices", jinja_type_name(object));
+    for (int i = 0; i < 3; i++) TRY(read_bound(run, bounds[i], &given[i], &at[i]));
     if (at[2] == 0) return jinja_fail(run, LUTRA_E_FORMAT, "slice step cannot be zero");
     const struct jinja_list *list;
     TRY(jinja_iterate(run, object, &list));

@@ -1,7 +1,10 @@
 /* SPDX-License-Identifier: MIT
  *
- * String literals: Python's backslash escapes.  An escape that Python does not know keeps its backslash.
+ * String literals: Python's backslash escapes.  An escape that Python does not know keeps its backslash; a character
+ * beyond ASCII behind it becomes its own escape, because Jinja2 decodes the literal's bytes with backslashreplace.
  */
+#include <stdio.h>
+
 #include "text/jinja/jinja_impl.h"
 #include "text/utf8.h"
 
@@ -26,6 +29,16 @@ static int take_digits(const char **p, const char *end, int base, int n_max, uin
     return n;
 }
 
+/* "\\xe9" for the character at *p. */
+static void write_code(const char **p, const char *end, char *out, size_t *n_out)
+{
+    int k = text_utf8_scan(*p, (size_t)(end - *p));
+    if (k <= 0) return; /* cannot happen: the template was checked */
+    uint32_t cp = text_utf8_get(*p, k);
+    *n_out += (size_t)sprintf(out + *n_out, cp < 0x100 ? "x%02x" : cp < 0x10000 ? "u%04x" : "U%08x", (unsigned)cp);
+    *p += k;
+}
+
 /* The escape after the backslash at *p - 1.  *n_out grows by what it stands for. */
 static int take_escape(struct jinja_lexer *lexer, const char **p, const char *end, char *out, size_t *n_out)
 {
@@ -48,6 +61,7 @@ static int take_escape(struct jinja_lexer *lexer, const char **p, const char *en
     } else {
         out[(*n_out)++] = '\\';
         --*p; /* the character itself is ordinary text */
+        if ((unsigned char)name >= 0x80) write_code(p, end, out, n_out);
         return 0;
     }
     if (cp > 0x10FFFF || (cp >= 0xD800 && cp <= 0xDFFF)) return fail(lexer, "an escape that is no character");
@@ -60,7 +74,7 @@ int jinja_unescape(struct jinja_lexer *lexer, const char *p, size_t n, struct ji
     const char *end = p + n;
     *out = jinja_view(p, n);
     if (!n || !memchr(p, '\\', n)) return 0;
-    char *text = jinja_alloc(lexer->heap, n); /* every escape is at least as long as what it stands for */
+    char *text = jinja_alloc(lexer->heap, 2 * n + 1); /* a backslash and four bytes become ten */
     if (!text) return lutra_fail(lexer->err, LUTRA_E_NO_MEMORY, "no memory for the template");
     size_t n_out = 0;
     while (p < end) {

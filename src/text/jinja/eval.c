@@ -129,10 +129,7 @@ int jinja_apply_filter(
     TRY(jinja_enter(run));
     if (node->a) TRY(jinja_apply_filter(run, node->a, in, &in));
     jinja_leave(run);
-    if (!node->function) {
-        return jinja_fail(run, LUTRA_E_UNSUPPORTED, "filter '%.*s' is not supported",
-            (int)(node->value.n < 60 ? node->value.n : 60), node->value.s);
-    }
+    if (!node->function) return jinja_fail_unknown(run->err, node);
     TRY(jinja_eval_args(run, node, NULL, &args));
     return jinja_apply(run, node->function, in, &args, out);
 }
@@ -150,10 +147,7 @@ static int eval_test(struct jinja_run *run, const struct jinja_node *node, struc
 {
     struct jinja_value in;
     struct jinja_args args;
-    if (!node->function) {
-        return jinja_fail(run, LUTRA_E_UNSUPPORTED, "test '%.*s' is not supported",
-            (int)(node->value.n < 60 ? node->value.n : 60), node->value.s);
-    }
+    if (!node->function) return jinja_fail_unknown(run->err, node);
     TRY(jinja_eval(run, node->a, &in));
     TRY(jinja_eval_args(run, node, NULL, &args));
     return node->function->call(run, in, &args, out);

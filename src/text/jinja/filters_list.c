@@ -220,13 +220,12 @@ static int sort_keys(struct jinja_run *run, struct jinja_value item, struct jinj
     return 0;
 }
 
-/* Stable merge sort of pairs {key to compare, item}; `spare` has room for n. */
-static int sort_pairs(struct jinja_run *run, struct jinja_pair *pairs, struct jinja_pair *spare, size_t n, bool reverse)
+int jinja_sort_pairs(struct jinja_run *run, struct jinja_pair *pairs, struct jinja_pair *spare, size_t n, bool reverse)
 {
     if (n < 2) return 0;
     size_t half = n / 2, i = 0, j = half;
-    TRY(sort_pairs(run, pairs, spare, half, reverse));
-    TRY(sort_pairs(run, pairs + half, spare, n - half, reverse));
+    TRY(jinja_sort_pairs(run, pairs, spare, half, reverse));
+    TRY(jinja_sort_pairs(run, pairs + half, spare, n - half, reverse));
     for (size_t k = 0; k < n; k++) {
         int order = 0;
         TRY(jinja_step(run, sizeof *pairs));
@@ -247,7 +246,7 @@ static int sort_list(struct jinja_run *run, const struct jinja_list *list, struc
         pairs[i].value = list->items[i];
         TRY(sort_keys(run, list->items[i], attribute, case_matters, &pairs[i].key));
     }
-    TRY(sort_pairs(run, pairs, pairs + list->n, list->n, reverse));
+    TRY(jinja_sort_pairs(run, pairs, pairs + list->n, list->n, reverse));
     TRY(jinja_list_new(run, JINJA_LIST_PLAIN, out));
     for (size_t i = 0; i < list->n; i++) TRY(jinja_list_add(run, out->list, pairs[i].value));
     return 0;
@@ -411,7 +410,7 @@ FILTER(f_groupby)
         TRY(jinja_path(run, list->items[i], a[0], fallback, &key));
         TRY(sort_key(run, key, nothing, jinja_truth(a[2]), &pairs[i].key));
     }
-    TRY(sort_pairs(run, pairs, pairs + list->n, list->n, false));
+    TRY(jinja_sort_pairs(run, pairs, pairs + list->n, list->n, false));
     TRY(jinja_list_new(run, JINJA_LIST_PLAIN, out));
     for (size_t i = 0; i < list->n; i++) {
         same = i > 0;

@@ -81,13 +81,6 @@ FILTER(f_truncate)
     return jinja_binary(run, '+', kept, end, out);
 }
 
-static bool is_word(uint32_t cp)
-{
-    utf8proc_category_t c = utf8proc_category((utf8proc_int32_t)cp);
-    bool letter = c >= UTF8PROC_CATEGORY_LU && c <= UTF8PROC_CATEGORY_LO;
-    return cp == '_' || letter || (c >= UTF8PROC_CATEGORY_ND && c <= UTF8PROC_CATEGORY_NO);
-}
-
 FILTER(f_wordcount)
 {
     int64_t n = 0;
@@ -98,8 +91,8 @@ FILTER(f_wordcount)
     TRY(jinja_step(run, self.n));
     for (size_t at = 0; at < self.n;) {
         at += jinja_char_at(self, at, &cp);
-        n += !inside && is_word(cp);
-        inside = is_word(cp);
+        n += !inside && jinja_is_word_char(cp);
+        inside = jinja_is_word_char(cp);
     }
     *out = jinja_int(n);
     return 0;
@@ -301,7 +294,7 @@ static bool is_blank(uint32_t cp) /* Python's textwrap knows no others */
 
 static bool is_letter(uint32_t cp) /* \w without \d */
 {
-    return is_word(cp) && utf8proc_category((utf8proc_int32_t)cp) != UTF8PROC_CATEGORY_ND;
+    return jinja_is_word_char(cp) && utf8proc_category((utf8proc_int32_t)cp) != UTF8PROC_CATEGORY_ND;
 }
 
 static uint32_t at_or_0(struct jinja_value s, size_t at)
@@ -316,8 +309,8 @@ static size_t dash(struct jinja_value s, size_t at, uint32_t before)
 {
     size_t n = 0;
     while (at + n < s.n && s.s[at + n] == '-') n++;
-    bool behind = is_word(before) || (before && before < 0x80 && strchr("!\"'&.,?", (int)before));
-    return n >= 2 && behind && is_word(at_or_0(s, at + n)) ? n : 0;
+    bool behind = jinja_is_word_char(before) || (before && before < 0x80 && strchr("!\"'&.,?", (int)before));
+    return n >= 2 && behind && jinja_is_word_char(at_or_0(s, at + n)) ? n : 0;
 }
 
 /* May a line end behind the hyphen that ends at `at`?  last: the three characters before the hyphen. */
@@ -432,7 +425,8 @@ FILTER(f_wordwrap)
 
 static const struct jinja_function filters[] = {{"format", f_format}, {"center", f_center}, {"truncate", f_truncate},
     {"wordcount", f_wordcount}, {"urlencode", f_urlencode}, {"filesizeformat", f_filesizeformat},
-    {"xmlattr", f_xmlattr}, {"striptags", f_striptags}, {"wordwrap", f_wordwrap}};
+    {"xmlattr", f_xmlattr}, {"striptags", f_striptags}, {"wordwrap", f_wordwrap}, {"urlize", jinja_urlize},
+    {"pprint", jinja_pprint}};
 
 const struct jinja_function *jinja_find_filter_of_text(struct jinja_value name)
 {

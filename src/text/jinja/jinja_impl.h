@@ -111,6 +111,13 @@ int jinja_tojson(
 int jinja_escape(/* the filter: & < > ' " as entities */
     struct jinja_run *run, struct jinja_value self, const struct jinja_args *args, struct jinja_value *out);
 
+int jinja_pprint(/* the filter */
+    struct jinja_run *run, struct jinja_value self, const struct jinja_args *args, struct jinja_value *out);
+int jinja_urlize(/* the filter */
+    struct jinja_run *run, struct jinja_value self, const struct jinja_args *args, struct jinja_value *out);
+/* Stable merge sort of pairs {key to compare, item}; `spare` has room for n. */
+int jinja_sort_pairs(struct jinja_run *run, struct jinja_pair *pairs, struct jinja_pair *spare, size_t n, bool reverse);
+
 /* format_percent.c, format_braces.c: Python's format % args, and the methods of text format and format_map. */
 int jinja_percent(struct jinja_run *run, struct jinja_value format, struct jinja_value args, struct jinja_value *out);
 int jinja_str_format(
@@ -123,6 +130,7 @@ int jinja_take(struct jinja_run *run, size_t from, struct jinja_value *out);
 
 /* strings.c */
 bool jinja_is_space(uint32_t cp);
+bool jinja_is_word_char(uint32_t cp); /* \w of Python's patterns */
 int jinja_n_chars(struct jinja_run *run, struct jinja_value s, int64_t *n);
 size_t jinja_char_at(struct jinja_value s, size_t byte, uint32_t *cp);    /* length in bytes of the character there */
 size_t jinja_char_before(struct jinja_value s, size_t end, uint32_t *cp); /* where the character before `end` begins */

@@ -13,18 +13,40 @@ static int end_block(struct jinja_parser *p)
     return jinja_advance(p);
 }
 
-/* A body and its closing tag, `{% end %}`. */
+/* A body with a scope of its own, where unknown filters and tests are refused. */
+static int parse_strict_body(struct jinja_parser *p, const char *ends, struct jinja_node **out)
+{
+    bool lenient = p->lenient;
+    p->lenient = false;
+    TRY(parse_body(p, ends, out));
+    p->lenient = lenient;
+    return 0;
+}
+
+/* The same and its closing tag, `{% end %}`. */
 static int parse_closed_body(struct jinja_parser *p, const char *end, struct jinja_node **out)
 {
-    TRY(parse_body(p, end, out));
+    TRY(parse_strict_body(p, end, out));
     TRY(jinja_advance(p));
     return end_block(p);
+}
+
+/* The filters of a block, which are of its scope. */
+static int parse_block_filters(struct jinja_parser *p, struct jinja_node **out)
+{
+    bool lenient = p->lenient;
+    p->lenient = false;
+    TRY(jinja_parse_filters(p, NULL, out));
+    p->lenient = lenient;
+    return 0;
 }
 
 /* if and elif are one node each, the elifs chained by d. */
 static int parse_if(struct jinja_parser *p, struct jinja_node **out)
 {
     struct jinja_node *arm;
+    bool lenient = p->lenient;
+    p->lenient = true;
     TRY(jinja_new_node(p, JINJA_N_IF, &arm));
     *out = arm;
     for (;;) {
@@ -41,6 +63,7 @@ static int parse_if(struct jinja_parser *p, struct jinja_node **out)
         TRY(end_block(p));
         TRY(parse_body(p, "endif", &arm->c));
     }
+    p->lenient = lenient;
     TRY(jinja_advance(p));
     return end_block(p);
 }
@@ -48,6 +71,7 @@ static int parse_if(struct jinja_parser *p, struct jinja_node **out)
 static int parse_for(struct jinja_parser *p, struct jinja_node **out)
 {
     struct jinja_node *loop;
+    bool lenient = p->lenient;
     TRY(jinja_new_node(p, JINJA_N_FOR, out));
     loop = *out;
     TRY(jinja_advance(p));
@@ -55,6 +79,7 @@ static int parse_for(struct jinja_parser *p, struct jinja_node **out)
     if (!jinja_is_word(p, "in")) return jinja_fail_parse(p, "expected 'in'");
     TRY(jinja_advance(p));
     TRY(jinja_parse_tuple(p, false, &loop->b));
+    p->lenient = false;
     if (jinja_is_word(p, "if")) {
         TRY(jinja_advance(p));
         TRY(jinja_parse_expr(p, true, &loop->c));
@@ -72,6 +97,7 @@ static int parse_for(struct jinja_parser *p, struct jinja_node **out)
         TRY(end_block(p));
         TRY(parse_body(p, "endfor", &loop->e));
     }
+    p->lenient = lenient;
     TRY(jinja_advance(p));
     return end_block(p);
 }
@@ -91,7 +117,7 @@ static int parse_set(struct jinja_parser *p, struct jinja_node **out)
     set->type = JINJA_N_SET_BLOCK;
     if (jinja_is_op(p, '|')) {
         TRY(jinja_advance(p));
-        TRY(jinja_parse_filters(p, NULL, &set->b));
+        TRY(parse_block_filters(p, &set->b));
     }
     TRY(end_block(p));
     return parse_closed_body(p, "endset", &set->c);
@@ -100,6 +126,8 @@ static int parse_set(struct jinja_parser *p, struct jinja_node **out)
 /* "(a, b=1)" */
 static int parse_params(struct jinja_parser *p, struct jinja_node **out)
 {
+    bool lenient = p->lenient;
+    p->lenient = false;
     TRY(jinja_expect_op(p, '(', "expected '('"));
     for (bool defaults = false; !jinja_is_op(p, ')');) {
         if (p->token.type != JINJA_T_NAME) return jinja_fail_parse(p, "expected the name of a parameter");
@@ -117,6 +145,7 @@ static int parse_params(struct jinja_parser *p, struct jinja_node **out)
         if (!jinja_is_op(p, ',') && !jinja_is_op(p, ')')) return jinja_fail_parse(p, "expected ',' or ')'");
         if (jinja_is_op(p, ',')) TRY(jinja_advance(p));
     }
+    p->lenient = lenient;
     return jinja_advance(p);
 }
 
@@ -161,7 +190,7 @@ static int parse_filter_block(struct jinja_parser *p, struct jinja_node **out)
 {
     TRY(jinja_new_node(p, JINJA_N_FILTER_BLOCK, out));
     TRY(jinja_advance(p));
-    TRY(jinja_parse_filters(p, NULL, &(*out)->a));
+    TRY(parse_block_filters(p, &(*out)->a));
     TRY(end_block(p));
     return parse_closed_body(p, "endfilter", &(*out)->b);
 }
@@ -264,5 +293,6 @@ int jinja_parse(struct jinja_heap *heap, const char *source, size_t n, struct ji
     struct jinja_parser p = {.heap = heap, .err = err, .stack = jinja_stack_here()};
     TRY(jinja_lex_init(&p.lexer, heap, source, n, err));
     TRY(jinja_advance(&p));
-    return parse_body(&p, "", out);
+    TRY(parse_body(&p, "", out));
+    return p.unknown ? jinja_fail_unknown(err, p.unknown) : 0;
 }

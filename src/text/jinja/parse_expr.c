@@ -52,6 +52,20 @@ int jinja_new_node(struct jinja_parser *p, enum jinja_node_type type, struct jin
     return 0;
 }
 
+int jinja_fail_unknown(struct lutra_error *err, const struct jinja_node *node)
+{
+    return lutra_fail_at(err, LUTRA_E_UNSUPPORTED, node->line, "template line %u: %s '%.*s' is not supported",
+        node->line, node->type == JINJA_N_TEST ? "test" : "filter", (int)(node->value.n < 60 ? node->value.n : 60),
+        node->value.s);
+}
+
+/* What the name of a FILTER or TEST means. */
+static void resolve(struct jinja_parser *p, struct jinja_node *node)
+{
+    node->function = (node->type == JINJA_N_TEST ? jinja_find_test : jinja_find_filter)(node->value);
+    if (!node->function && !p->lenient && !p->unknown) p->unknown = node;
+}
+
 /* A node of two operands around what was parsed so far. */
 static int wrap(struct jinja_parser *p, enum jinja_node_type type, unsigned op, struct jinja_node **node)
 {
@@ -267,7 +281,7 @@ static int parse_filter(struct jinja_parser *p, struct jinja_node **node)
 {
     TRY(wrap(p, JINJA_N_FILTER, 0, node));
     TRY(parse_dotted(p, "expected the name of a filter", &(*node)->value));
-    (*node)->function = jinja_find_filter((*node)->value);
+    resolve(p, *node);
     return jinja_is_op(p, '(') ? parse_arguments(p, *node) : 0;
 }
 
@@ -303,7 +317,7 @@ static int parse_test(struct jinja_parser *p, struct jinja_node **node)
     TRY(wrap(p, JINJA_N_TEST, 0, node));
     struct jinja_node *test = *node;
     TRY(parse_dotted(p, "expected the name of a test", &test->value));
-    test->function = jinja_find_test(test->value);
+    resolve(p, test);
     if (jinja_is_op(p, '(')) {
         TRY(parse_arguments(p, test));
     } else if (jinja_is_word(p, "is")) {
@@ -455,11 +469,15 @@ static int parse_or(struct jinja_parser *p, struct jinja_node **out)
 
 int jinja_parse_expr(struct jinja_parser *p, bool with_cond, struct jinja_node **out)
 {
+    const struct jinja_node *unknown = p->unknown;
+    bool lenient = p->lenient;
     *out = NULL;
     TRY(descend(p));
     TRY(parse_or(p, out));
     while (with_cond && jinja_is_word(p, "if")) {
         struct jinja_node *cond;
+        p->unknown = unknown; /* what came before the if is lenient, too */
+        p->lenient = true;
         TRY(jinja_new_node(p, JINJA_N_COND, &cond));
         cond->b = *out;
         *out = cond;
@@ -470,6 +488,7 @@ int jinja_parse_expr(struct jinja_parser *p, bool with_cond, struct jinja_node *
             TRY(jinja_parse_expr(p, true, &cond->c));
         }
     }
+    p->lenient = lenient;
     p->depth--;
     return 0;
 }

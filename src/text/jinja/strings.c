@@ -14,6 +14,13 @@ bool jinja_is_space(uint32_t cp)
            cp == 0x3000;
 }
 
+bool jinja_is_word_char(uint32_t cp)
+{
+    utf8proc_category_t c = utf8proc_category((utf8proc_int32_t)cp);
+    bool letter = c >= UTF8PROC_CATEGORY_LU && c <= UTF8PROC_CATEGORY_LO;
+    return cp == '_' || letter || (c >= UTF8PROC_CATEGORY_ND && c <= UTF8PROC_CATEGORY_NO);
+}
+
 int jinja_n_chars(struct jinja_run *run, struct jinja_value s, int64_t *n)
 {
     *n = 0;

@@ -113,6 +113,10 @@ struct jinja_parser {
     struct jinja_stack stack;
     int depth, loop_depth;
     unsigned uses; /* of the macro being parsed */
+    /* Jinja2 knows every filter and test when it compiles, but for those of an if statement or expression: these fail
+     * where they run.  A body inside the if that has a scope of its own (a loop's, a macro's) is strict again. */
+    bool lenient;
+    const struct jinja_node *unknown; /* the first FILTER or TEST without a function that is not of an if */
 };
 
 int jinja_parse(
@@ -130,5 +134,6 @@ int jinja_parse_tuple(struct jinja_parser *p, bool with_cond, struct jinja_node 
 int jinja_parse_target(struct jinja_parser *p, bool with_namespace, struct jinja_node **out);
 int jinja_parse_filters(struct jinja_parser *p, struct jinja_node *head, struct jinja_node **out);
 int jinja_parse_call_expr(struct jinja_parser *p, struct jinja_node **out);
+int jinja_fail_unknown(struct lutra_error *err, const struct jinja_node *node); /* a FILTER or TEST without function */
 
 #endif

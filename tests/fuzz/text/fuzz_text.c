@@ -63,9 +63,9 @@ static void cut(struct input *in, size_t at, size_t n)
 static const char *const operands[] = {"a", "l", "s", "d", "m", "messages", "x", "loop", "ns", "0", "1", "3.5", "none",
     "true", "range(9)", "range(99999)", "'ab'", "[1, [2, 'x']]", "{'k': l}", "list", "join", "tojson", "upper", "sort",
     "unique", "map", "select", "first", "reverse", "items", "length", "int", "indent", "replace", "title", "split",
-    "strip", "get", "keys", "defined", "string", "mapping", "odd", "in", "not", "and", "or", "if", "loop.index",
-    "loop.last", "namespace", "dict", "raise_exception", "caller", "varargs", "s * 9999", "l * 999", "m[0]",
-    "messages[-1]", "l[::-1]"};
+    "strip", "get", "keys", "pprint", "urlize", "defined", "string", "mapping", "odd", "in", "not", "and", "or", "if",
+    "loop.index", "loop.last", "namespace", "dict", "raise_exception", "caller", "varargs", "s * 9999", "l * 999",
+    "m[0]", "messages[-1]", "l[::-1]"};
 
 static bool is_letter(char c)
 {

@@ -209,7 +209,9 @@ static const char *const expressions[] = {"x", "x|lower", "x|upper|lower", "x|ti
     "x|wordcount", "x|slice(2)|map('join')|join", "[{'a': x}]|groupby('a')", "([{'a': x}]|groupby('a')|first).grouper",
     "x.swapcase().swapcase()", "x.casefold()", "x.expandtabs()", "x|forceescape", "{x: x}|urlencode",
     "(x|tojson)|fromjson", "('[' ~ x|tojson ~ ']')|fromjson|join", "cycler(x, '').next()", "joiner(x)()",
-    "x.splitlines(true)|join", "x|length|round", "'%d|%x' % (x|length, x|length)", "loop_text(x)", "strftime_now(x)"};
+    "x.splitlines(true)|join", "x|length|round", "'%d|%x' % (x|length, x|length)", "loop_text(x)", "strftime_now(x)",
+    "x|wordwrap(4)", "x|striptags", "x|wordwrap(4, true, x)", "{'a': x}|xmlattr", "[x]|random", "x|pprint",
+    "[{x: x}, x * 20]|pprint", "x|urlize", "('www.a.com/' ~ x)|urlize(14, false, x, x)", "('q:' ~ x)|urlize"};
 
 static const char *const statements[] = {"{% set y %}{{ x }}{% endset %}{{ y }}",
     "{% set y | lower %}{{ x }}{% endset %}{{ y }}", "{% filter lower %}{{ x }}{% endfilter %}",

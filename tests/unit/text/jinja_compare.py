@@ -263,6 +263,8 @@ class Snippets:
             lambda: f"{text()}|{self.pick('wordcount', 'urlencode', 'center(9)', 'center(8)', 'forceescape')}",
             lambda: f"{self.wrapped()}|wordwrap({self.pick('1', '3', '5, false', '7', '9, true, ' + repr('|'), '12', '8, break_on_hyphens=false', '5, false, none, false')})",
             lambda: f"({self.tags()})|striptags",
+            lambda: f"({self.addresses()})|urlize({self.pick('', '', '9', '-4, true', 'rel=' + repr('me noopener a'), 'none, false, ' + repr('_x<'), 'extra_schemes=[' + repr('tel:') + ', ' + repr('ftp://') + ']')})",
+            lambda: f"{self.nested(3)}|pprint", lambda: f"({self.any(1)})|pprint",
             lambda: f"{{{{'a': {value()}, 'b': none, 'c<': {text()}, {self.pick(repr('x y'), repr('k'), repr('a/'))}: missing, 'd': 1}}|xmlattr({self.pick('', 'false')})".replace("{{", "{"),
             lambda: f"{self.pick('[5]', 'range(0)', repr('q'), '(1,)', '[2, 2, 2]', '5')}|random",
             lambda: f"{text()}|truncate({self.pick('5', '3, true', '9, false, ' + repr('…'), '5, leeway=0', '2')})",
@@ -281,6 +283,28 @@ class Snippets:
         return repr("".join(self.pick("ab", "a", "long-word", "x-y", "e-mail", "--", "---", "-", " ", "  ", "            ", "\n",
                                       "\t", "é", "unbreakable", "1-2", "ab-12", "it's", "end.", "a-b-c", "\r\n", "!--")
                             for _ in range(self.r.randrange(9)))).replace("\\\\", "\\")
+
+    def addresses(self):
+        """Words with addresses, none of which begins with "@": there Jinja2 3.1.2 differs from later ones."""
+        host = lambda: self.pick("a.com", "www.x-y.org", "localhost", "b.c.info", "x.museum", "xn--p1ai", "a.xn--p1ai", "1.2.3.4", "1.2.3.4444",
+                                 "[::1]", "[1:2:3:4:5:6:7:8]", "[1:2]", "[a:b:c:d:e:f:12345678]", "é.com", "a_b.net", "w.ſ", "WWW.Q.DE", "a..com", "-a.com",
+                                 "x.co", "ab.gov", "a%20.mil")
+        word = lambda: self.pick("", "(", "((", "<", "&") + self.pick("http://", "https://", "HTTP://", "www.", "", "", "mailto:", "tel:", "ftp://", "m@", "x.y+z@") + \
+            host() + self.pick("", "", ":80", ":", ":123456", ":8/") + self.pick("", "", "/p(q)", "/a)", "?x=1&y=<2>", "#é", "/a.b,", "&") + \
+            self.pick("", "", ")", ").", ">", ">,", "!", "&gt;", "..")
+        return repr(self.pick(" ", "\n", "  ", "\u00a0").join(self.pick(word, word, "word", "a@b", "x@y.z", "(a@b.c).", "tel:", "tel:5", "mailto:q@r.st", "http://")
+                                                            for _ in range(self.r.randrange(1, 6))))
+
+    def nested(self, depth):
+        """Values that pprint writes over several lines."""
+        words = lambda: repr("".join(self.pick("ab", "cde ", "it's ", '"q" ', "longer-word-without-space ", "\n", "é", "  ", "\\", "x" * 30, "\t", "\u200b")
+                                     for _ in range(self.r.randrange(14)))).replace("\\\\", "\\")
+        if depth == 0:
+            return self.pick(words, words, "1", "-2.5", "none", "true", "s", "l", "12345678901", "range(3)", "d", "()", "[]", "{}")
+        x, n = lambda: self.nested(depth - 1), self.r.randrange(6)
+        key = lambda: self.pick("'k'", "'a'", "3", "1.5", "none", "true", "'long key of a mapping'", "(1, 2)", "'B'", "-1")
+        return self.pick(lambda: "[" + ", ".join(x() for _ in range(n)) + "]", lambda: "(" + "".join(x() + ", " for _ in range(n)) + ")" if n else "()",
+                         lambda: "{" + ", ".join(f"{key()}: {x()}" for _ in range(n)) + "}", x, "m", "d", "{'deep': m, 'list': w}")
 
     def tags(self):
         """Text with tags and comments, but no "<!-->": MarkupSafe 2 opens a comment there, 3 also closes it."""

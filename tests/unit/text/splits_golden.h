@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * What llama.cpp (build 11669) makes of the strings of test_splits.c; for tekken, gpt-4o, llama4, kanana2 and
- * minimax-m2 what Hugging Face's tokenizers make of them, whose pattern llama.cpp reads without marks.
+ * What llama.cpp (build 11669) makes of the strings of test_splits.c; for tekken, gpt-4o, llama4, kanana2,
+ * minimax-m2, tiny_aya, cohere2moe and superbpe what Hugging Face's tokenizers make of them: llama.cpp reads their
+ * patterns without marks, and digits as ASCII's.
  */
 /* clang-format off */
 {"default", 0xff54eb1343beb724},
@@ -53,3 +54,7 @@
 {"deepseek-coder", 0xccaba110ca7f21b6},
 {"deepseek-v3", 0xa959916616ab2ef3},
 {"hunyuan-dense", 0xa959916616ab2ef3},
+{"roberta-bpe", 0x777fff9632981bd4},
+{"tiny_aya", 0x48a8995cdbb8c39f},
+{"cohere2moe", 0x48a8995cdbb8c39f},
+{"superbpe", 0x760f8ca4c19f9517},

@@ -20,13 +20,14 @@ import tempfile
 HERE = os.path.dirname(os.path.abspath(__file__))
 HEAD = """/* SPDX-License-Identifier: MIT
  *
- * What llama.cpp (build 11669) makes of the strings of test_splits.c; for tekken, gpt-4o, llama4, kanana2 and
- * minimax-m2 what Hugging Face's tokenizers make of them, whose pattern llama.cpp reads without marks.
+ * What llama.cpp (build 11669) makes of the strings of test_splits.c; for tekken, gpt-4o, llama4, kanana2,
+ * minimax-m2, tiny_aya, cohere2moe and superbpe what Hugging Face's tokenizers make of them: llama.cpp reads their
+ * patterns without marks, and digits as ASCII's.
  */
 /* clang-format off */
 """
 SEPARATOR = "<|sep|>"
-FINER = ("tekken", "gpt-4o", "llama4", "kanana2", "minimax-m2")  # checked by tests/hf/compare_tokenizers.mjs
+FINER = ("tekken", "gpt-4o", "llama4", "kanana2", "minimax-m2", "tiny_aya", "cohere2moe", "superbpe")  # checked by tests/hf/compare_tokenizers.mjs
 
 
 def alphabet():

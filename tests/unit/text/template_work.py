@@ -31,7 +31,7 @@ def names(source, pattern):
 
 
 def cases(source):
-    filters, methods = names(source, "f_|jinja_(?:to|from)json|jinja_escape"), names(source, "str_|dict_|list_|any_|jinja_str_")
+    filters, methods = names(source, "f_|jinja_(?:to|from)json|jinja_(?:escape|pprint|urlize)"), names(source, "str_|dict_|list_|any_|jinja_str_")
     tests, globals_ = names(source, "t_"), names(source, "g_")
     assert min(len(filters), len(methods), len(tests)) > 30 and len(globals_) > 5, "the tables are written otherwise"
     arguments = ["", *VALUES, *PAIRS]

@@ -80,7 +80,9 @@ static void failures_name_the_line_and_the_reason(void **state)
         {"{% include 'x' %}", LUTRA_E_UNSUPPORTED, 1, "include"},
         {"\n{% for x in [1] %}{{ loop([]) }}{% endfor %}", LUTRA_E_FORMAT, 2, "recursive"},
         {"{{ '%d' % 'x' }}", LUTRA_E_FORMAT, 1, "% formatting: an integer"},
-        {"{{ 'x'|urlize }}", LUTRA_E_UNSUPPORTED, 1, "urlize"},
+        {"{{ 'x'|hide }}", LUTRA_E_UNSUPPORTED, 1, "filter 'hide'"},
+        {"\n{% for v in [] %}\n{{ v|string.find('o') }}{% endfor %}", LUTRA_E_UNSUPPORTED, 3, "filter 'string.find'"},
+        {"{{ x and x is odd.or }}", LUTRA_E_UNSUPPORTED, 1, "test 'odd.or'"},
         {"{{ 9223372036854775807 + 1 }}", LUTRA_E_FORMAT, 1, "overflow"},
         {"x\xFFy", LUTRA_E_FORMAT, 1, "UTF-8"},
     };
