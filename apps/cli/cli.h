@@ -154,6 +154,7 @@ struct timeline_file {
 struct engine {
     lutra_runtime *runtime;
     lutra_model *model, *draft_model;
+    const char *second_device; /* of models beside the first; NULL: as that */
     lutra_session *session;
     struct lutra_model_info info;
     uint64_t load_us;

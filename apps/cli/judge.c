@@ -122,6 +122,7 @@ int judge_open(struct judge *j, const struct judge_options *o, struct engine *e,
         j->model = e->model;
         j->own = o->kind && !strcmp(o->kind, "likelihood");
     } else {
+        settings.device = e->second_device;
         if (engine_open_model(e, &j->model, o->prm, &settings, false, &err) < 0) return fail_with(&err);
     }
     struct lutra_model_info info;

@@ -96,9 +96,9 @@ static const struct option speculation_table[] = {
     {"-md --model-draft --spec-draft-model", "MODEL_DRAFT", OPT_TEXT, AT(draft_model), "FILE",
         .help = "a second, smaller GGUF model of the same vocabulary that drafts"},
     {"-devd --device-draft --spec-draft-device", "DEVICE_DRAFT", OPT_TEXT, AT(draft_device), "NAME",
-        .help = "devices of the draft model, as --device; the other model uses those of --device alone, and passes of "
-                "both run at the same time",
-        .needs = "--model-draft"},
+        .help = "devices of the draft model and of a verifier's, as --device; the other model uses those of --device "
+                "alone, and passes of both run at the same time",
+        .needs = "--model-draft --prm"},
     {"--draft-max --draft --draft-n --spec-draft-n-max", "DRAFT_MAX", OPT_INT, AT(draft_max), "N",
         .help = "most drafts of one sequence in a pass", .min = 1, .max = 64, .needs = DRAFTS},
     {"--draft-min --draft-n-min --spec-draft-n-min", "DRAFT_MIN", OPT_INT, AT(draft_min), "N",
@@ -243,6 +243,7 @@ int engine_open_runtime(struct engine *e, const struct engine_options *opts)
     struct buffer names = {0};
     struct lutra_runtime_settings settings;
     list_names(opts, &names);
+    e->second_device = opts->draft_device;
     lutra_runtime_settings_init(&settings, sizeof settings);
     settings.n_threads = opts->n_threads;
     settings.pin = opts->pin;

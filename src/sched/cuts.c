@@ -137,12 +137,17 @@ static void keep_cuts(struct maker *m, enum pass_class rows, const struct solve_
     }
 }
 
+static float speed_of(const struct device *d)
+{
+    return d->caps.speed > 0 ? d->caps.speed : 1;
+}
+
 void profile_even(const struct maker *m, unsigned set, int *part)
 {
     float sum = 0, before = 0;
-    for (int d = 0; d < m->out->n_device; d++) sum += set >> d & 1 ? m->device[d]->caps.speed : 0;
+    for (int d = 0; d < m->out->n_device; d++) sum += set >> d & 1 ? speed_of(m->device[d]) : 0;
     for (int d = 0; d < SOLVE_DEVICES; d++) {
-        float own = d < m->out->n_device && set >> d & 1 ? m->device[d]->caps.speed : 0;
+        float own = d < m->out->n_device && set >> d & 1 ? speed_of(m->device[d]) : 0;
         part[d] = (int)((before + own) / sum * PROFILE_GRID + 0.5f) - (int)(before / sum * PROFILE_GRID + 0.5f);
         before += own;
     }
@@ -175,23 +180,57 @@ static double predict(
     return us;
 }
 
-int profile_solve(struct maker *m, enum pass_class rows, struct lutra_error *err)
+/* The pass as a problem; op [n_unit]. */
+static struct solve_problem pose(struct maker *m, enum pass_class rows, struct solve_op *op)
 {
-    struct solve_problem p = {.n_device = m->out->n_device,
-        .n_op = m->n_unit,
-        .grid = PROFILE_GRID,
-        .sync_us = m->out->pass[rows].sync_us,
-        .start = 1u << m->home};
-    struct solve_op *op = calloc((size_t)m->n_unit + 1, sizeof *op);
-    struct solve_answer *answer = calloc(1, sizeof *answer);
-    int rc = op && answer ? 0 : lutra_fail(err, LUTRA_E_NO_MEMORY, "profile: out of memory");
-    p.op = op;
     for (int k = 0; k < m->out->n_kind; k++) m->choice[k].n = 0;
-    for (int i = 0; rc == 0 && i < m->n_unit; i++) {
+    for (int i = 0; i < m->n_unit; i++) {
         struct choices *c = &m->choice[m->unit[i].kind];
         if (!c->n) find_choices(m, rows, m->unit[i].kind, m->unit[i].first, c);
         op[i] = (struct solve_op){.choice = c->choice, .n_choice = c->n};
     }
+    return (struct solve_problem){.n_device = m->out->n_device,
+        .n_op = m->n_unit,
+        .op = op,
+        .grid = PROFILE_GRID,
+        .sync_us = m->out->pass[rows].sync_us,
+        .start = 1u << m->home};
+}
+
+/* Gives both classes the parts of one; returns what passes take then, in those of one device. */
+static double take_parts(struct maker *m, enum pass_class from, struct solve_op *op)
+{
+    double sum = 0;
+    for (int rows = 0; rows < PASS_CLASSES; rows++) {
+        struct profile_pass *pass = &m->out->pass[rows];
+        for (int k = 0; k < m->out->n_kind; k++)
+            memcpy(m->out->kind[k].of[rows].part, m->solved[from][k], sizeof m->solved[from][k]);
+        const struct solve_problem p = pose(m, (enum pass_class)rows, op);
+        pass->predicted_us[PLAN_SOLVED] = predict(m, (enum pass_class)rows, PLAN_SOLVED, &p);
+        sum += pass->predicted_us[PLAN_SOLVED] / pass->predicted_us[PLAN_ONE];
+    }
+    return sum;
+}
+
+int profile_fix(struct maker *m, struct lutra_error *err)
+{
+    struct solve_op *op = calloc((size_t)m->n_unit + 1, sizeof *op);
+    if (!op) return lutra_fail(err, LUTRA_E_NO_MEMORY, "profile: out of memory");
+    for (int rows = 0; rows < PASS_CLASSES; rows++)
+        for (int k = 0; k < m->out->n_kind; k++)
+            memcpy(m->solved[rows][k], m->out->kind[k].of[rows].part, sizeof m->solved[rows][k]);
+    const double few = take_parts(m, PASS_FEW, op), many = take_parts(m, PASS_MANY, op);
+    if (few < many) take_parts(m, PASS_FEW, op);
+    free(op);
+    return 0;
+}
+
+int profile_solve(struct maker *m, enum pass_class rows, struct lutra_error *err)
+{
+    struct solve_op *op = calloc((size_t)m->n_unit + 1, sizeof *op);
+    struct solve_answer *answer = calloc(1, sizeof *answer);
+    int rc = op && answer ? 0 : lutra_fail(err, LUTRA_E_NO_MEMORY, "profile: out of memory");
+    const struct solve_problem p = rc == 0 ? pose(m, rows, op) : (struct solve_problem){0};
     if (rc == 0) rc = solve(&p, answer, err);
     if (rc == 0) keep_cuts(m, rows, answer);
     for (int i = 0; rc == 0 && i < PROFILE_PLANS; i++)

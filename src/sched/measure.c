@@ -130,7 +130,7 @@ static int open_trial(struct maker *m, const struct trial *t, struct plan *plan,
         if (m->unit[u].cut) *cut = cut_of(m, t->part[m->unit[u].kind]);
         cut->apart = true;
     }
-    return plan_open_cut(plan, list, m->how->device, m->how->n_device, m->cut, err);
+    return profile_open(m, plan, err);
 }
 
 static unsigned set_of(const struct maker *m, const struct trial *t, int kind)

@@ -325,6 +325,26 @@ int plan_give_weights(const struct plan *plan, struct lutra_error *err)
     return 0;
 }
 
+static int prepare(struct weight *w, struct lutra_error *err)
+{
+    bool keeps;
+    for (int i = 0; i < WEIGHT_HOLDERS; i++) {
+        struct device *d = w->held[i].device;
+        if (d && !weight_is_ready(w, d)) TRY(d->ops->prepare(d, w, &keeps, err));
+    }
+    return 0;
+}
+
+int plan_prepare(const struct plan *plan, struct lutra_error *err)
+{
+    TRY(plan_give_weights(plan, err));
+    for (const struct op *op = plan->list->op; op < plan->list->op + plan->list->n_op; op++)
+        for (int k = 0; k < op->n_weight; k++) TRY(prepare(op->weight[k], err));
+    for (int i = 0; i < plan->n_device; i++)
+        if (plan->device[i]->memory) TRY(plan->device[i]->memory->load(plan->device[i], plan->list, err));
+    return 0;
+}
+
 /* ---- what a plan says of itself ---- */
 
 bool plan_keeps_cache(const struct plan *plan, const struct device *device)

@@ -52,10 +52,6 @@ static int add_device(struct maker *m, struct device *d, struct lutra_error *err
 {
     struct profile *p = m->out;
     if (number_of(m, d) >= 0) return 0;
-    if (p->n_device && device_store(d) != device_store(m->device[0]))
-        return lutra_fail(err, LUTRA_E_UNSUPPORTED,
-            "profile: %s and %s prepare weights of their own, and cannot share operations yet", m->device[0]->name,
-            d->name);
     if (p->n_device == SOLVE_DEVICES)
         return lutra_fail(err, LUTRA_E_UNSUPPORTED, "profile: more than %d devices", SOLVE_DEVICES);
     snprintf(p->device[p->n_device], sizeof *p->device, "%s", d->name);
@@ -122,6 +118,7 @@ bool profile_cuts(const struct profile *p, enum pass_class rows, enum profile_pl
         int part[SOLVE_DEVICES] = {0};
         bool known = false;
         cut[i] = (struct plan_cut){0};
+        if (plan == PLAN_EVEN && plan_devices_differ(device, n_device)) cut[i] = plan_cut_evenly(device, n_device);
         if (plan == PLAN_EVEN) continue;
         profile_kind_name(list, &list->op[i], name, sizeof name);
         for (int k = 0; k < p->n_kind && plan == PLAN_SOLVED && !known; k++) {
@@ -138,13 +135,20 @@ bool profile_cuts(const struct profile *p, enum pass_class rows, enum profile_pl
     return true;
 }
 
+int profile_open(struct maker *m, struct plan *plan, struct lutra_error *err)
+{
+    const struct profile_how *how = m->how;
+    TRY(plan_open_cut(plan, how->list, how->device, how->n_device, m->cut, err));
+    return m->mixed ? plan_prepare(plan, err) : 0;
+}
+
 static int open_plans(struct maker *m, enum pass_class rows, struct lutra_error *err)
 {
     const struct profile_how *how = m->how;
     for (int i = 0; i < PROFILE_PLANS; i++) {
         if (!profile_cuts(m->out, rows, (enum profile_plan)i, how->list, how->device, how->n_device, m->cut))
             return lutra_fail(err, LUTRA_E_INTERNAL, "profile: a device is missing");
-        TRY(plan_open_cut(&m->plan[i], how->list, how->device, how->n_device, m->cut, err));
+        TRY(profile_open(m, &m->plan[i], err));
     }
     return 0;
 }
@@ -171,12 +175,27 @@ static int compare_plans(struct maker *m, enum pass_class rows, struct lutra_err
     return 0;
 }
 
+/* Where devices' numbers differ one plan is kept for few rows and many: the one that is best for both. */
+static void keep_one(struct profile *p)
+{
+    double least = 0;
+    for (int i = 0; i < PROFILE_PLANS; i++) {
+        double sum = 0;
+        for (int c = 0; c < PASS_CLASSES; c++) sum += p->pass[c].measured[i].us / p->pass[c].measured[PLAN_ONE].us;
+        if (i > 0 && sum >= least) continue;
+        least = sum;
+        for (int c = 0; c < PASS_CLASSES; c++) p->pass[c].best = (enum profile_plan)i;
+    }
+}
+
 /* ---- a profile ---- */
 
 static int make(struct maker *m, struct lutra_error *err)
 {
     const struct profile_how *how = m->how;
-    TRY(plan_open(&m->plan[PLAN_EVEN], how->list, how->device, how->n_device, err));
+    m->mixed = plan_devices_differ(how->device, how->n_device);
+    for (int i = 0; m->mixed && i < how->list->n_op; i++) m->cut[i] = plan_cut_evenly(how->device, how->n_device);
+    TRY(profile_open(m, &m->plan[PLAN_EVEN], err));
     TRY(find_units(m, err));
     waits_init(m->waits, how->clock, how->sync);
     for (int rows = 0; rows < PASS_CLASSES; rows++) m->reps[rows] = how->reps, m->passes[rows] = how->passes;
@@ -185,7 +204,9 @@ static int make(struct maker *m, struct lutra_error *err)
         TRY(profile_measure(m, (enum pass_class)rows, err));
         TRY(profile_solve(m, (enum pass_class)rows, err));
     }
+    if (m->mixed) TRY(profile_fix(m, err));
     for (int rows = 0; rows < PASS_CLASSES; rows++) TRY(compare_plans(m, (enum pass_class)rows, err));
+    if (m->mixed) keep_one(m->out);
     return 0;
 }
 

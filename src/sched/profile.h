@@ -15,7 +15,8 @@
  * finds the cut of each kind for passes of few rows and of many.  Then whole passes are timed for three plans, and the
  * fastest is kept: the first device alone is one of them, so what is kept is not slower than that.
  *
- * Only devices that use the same prepared weights, as clusters of CPUs do, can share operations so far.
+ * Where devices prepare weights of their own, so that their numbers differ, few rows and many get the same cut and the
+ * same plan, the ones that are best for both.
  */
 #ifndef LUTRA_SCHED_PROFILE_H
 #define LUTRA_SCHED_PROFILE_H
@@ -93,8 +94,8 @@ struct profile_how {
     void *user;
 };
 
-/* Nothing else may use the devices meanwhile.  LUTRA_E_UNSUPPORTED: devices that cannot share operations; others as
- * plan_open, plan_run and solve; LUTRA_E_CANCELLED. */
+/* Nothing else may use the devices meanwhile.  LUTRA_E_UNSUPPORTED: more devices or kinds than
+ * there is room for; others as plan_open, plan_run and solve; LUTRA_E_CANCELLED. */
 int profile_make(struct profile *out, const struct profile_how *how, struct lutra_error *err);
 
 /* Sets cut [n_op] to those of a plan; operations of a kind that the profile does not have are left to the first of its

@@ -35,6 +35,16 @@ for method in '--weighted 6' '--best-of 6' '--beam 3x2' '--dvts 3x2' '--rebase 6
         ;;
     esac
 done
+if [ "$(nproc)" -gt 1 ]; then
+    run --beam 3x2 --prm "$PRM" --score mean --no-perf -t 1
+    cp "$WORK/out" "$WORK/first"
+    run --beam 3x2 --prm "$PRM" --score mean --no-perf --device cpu:0 -devd cpu:1
+    expect_code 0 'a verifier on devices of its own'
+    expect_same "$WORK/out" "$WORK/first" 'a verifier on devices of its own'
+    run --beam 3x2 --prm "$PRM" --device cpu:0 -devd cpu:none
+    expect_code 1 'a verifier on a device that is not there'
+fi
+
 run --beam 3x2 --prm "$PRM" --budget 20
 [ "$(sed -n 's/.*pruned), \([0-9]*\) tokens.*/\1/p' "$WORK/err")" -lt 120 ] || fail 'a budget is kept'
 run --beam 2x2 --prm "$PRM" --step ' ' --verifier-mark ' +'

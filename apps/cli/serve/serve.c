@@ -171,6 +171,7 @@ static int open_judge(struct service *v, int i, struct server_loaded *loaded, st
     if (prm && !*prm) {
         struct lutra_model_settings model;
         lutra_model_settings_init(&model, sizeof model);
+        model.device = v->engine.second_device;
         rc = engine_open_model(&v->engine, prm, v->judge_value[i], &model, true, err);
     }
     if (rc < 0) return rc;

@@ -187,9 +187,74 @@ static void lists_are_read_in_order(void **state)
     }
 }
 
+/* Outputs that are prepared: on the NPU, and on the CPU. */
+static void count_outputs(const struct fixture *f, int64_t n[2])
+{
+    n[0] = n[1] = 0;
+    for (int i = 0; i < model_n_weight(f->model->model); i++)
+        for (int d = 0; d < 2; d++) {
+            const struct held *h = weight_held(model_weight(f->model->model, i), f->rt->devices.device[d]);
+            if (h) n[d] += h->has.n;
+        }
+}
+
+static void open_shared(struct fixture *f, const char *devices, const char *split)
+{
+    struct lutra_runtime_settings rs;
+    struct lutra_session_settings ss;
+    memset(f, 0, sizeof *f);
+    lutra_runtime_settings_init(&rs, sizeof rs);
+    lutra_session_settings_init(&ss, sizeof ss);
+    rs.device = devices, rs.n_threads = 2, rs.split = split, rs.npu_window_bytes = 16 << 20;
+    ss.n_seq = 2, ss.n_ctx = 128, ss.n_batch = 8, ss.n_out = 2;
+    OK(lutra_runtime_open(&f->rt, &rs, err));
+    OK(lutra_model_open(&f->model, f->rt, MODEL, NULL, err));
+    OK(lutra_session_open(&f->s, f->model, &ss, err));
+}
+
+/* An NPU and the CPU share products: each has its own outputs only; a row's bits do not depend on how many are beside
+ * it; when the NPU is lost the CPU prepares what it lacks and goes on. */
+static void products_are_shared_with_the_cpu(void **state)
+{
+    static struct trace one, two, cpu;
+    static const char *const devices[] = {"npu-sim,cpu", "cpu,npu-sim"};
+    struct fixture f;
+    int64_t apart[2], after[2];
+    int32_t seq;
+    (void)state;
+    open_shared(&f, "cpu", NULL);
+    play(&f, &cpu, -1, 0);
+    shut(&f);
+    for (int i = 0; i < 2; i++) {
+        open_shared(&f, devices[i], "1,1");
+        const int npu = i;
+        assert_true(plan_mixes(&f.model->plan) && plan_mixes(&f.model->plan_many));
+        count_outputs(&f, apart);
+        assert_true(apart[0] > 0 && apart[1] > 0);
+        play(&f, &one, -1, 0);
+        assert_near(&cpu, &one);
+        /* One row at a time. */
+        OK(lutra_seq_open(f.s, 0, &seq, err));
+        for (int p = 0; p < 56; p++) {
+            const float *logits = feed(f.s, seq, p, 1, 0);
+            if (p % 8 == 7) assert_memory_equal(logits, one.logits[p / 8], sizeof one.logits[0]);
+        }
+        lutra_seq_close(f.s, seq);
+        play(&f, &two, 9, npu); /* lost before pass 9 */
+        assert_memory_equal(&one, &two, 9 * sizeof one.logits[0]);
+        assert_near(&cpu, &two);
+        assert_ptr_equal(runtime_first(f.rt), f.rt->devices.cpu);
+        count_outputs(&f, after);
+        assert_int_equal(after[npu], 0);
+        assert_true(after[1 - npu] > apart[1 - npu]);
+        shut(&f);
+    }
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(bits_of_one_npu), cmocka_unit_test(any_of_them_may_be_lost),
+    const struct CMUnitTest tests[] = {cmocka_unit_test(products_are_shared_with_the_cpu),
+        cmocka_unit_test(bits_of_one_npu), cmocka_unit_test(any_of_them_may_be_lost),
         cmocka_unit_test(another_session_follows), cmocka_unit_test(lists_are_read_in_order)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

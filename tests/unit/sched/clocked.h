@@ -148,7 +148,18 @@ static inline bool clocked_ran(struct device *self, const struct ticket *ticket,
 }
 
 static const struct device_extras clocked_extras = {.ran = clocked_ran};
-static const struct device_ops clocked_ops = {
-    .supports = clocked_supports, .submit = clocked_submit, .wait = clocked_wait, .done = clocked_done};
+static int clocked_prepare(struct device *self, struct weight *w, bool *keeps_source, struct lutra_error *err)
+{
+    struct held *h = weight_to_prepare(w, self, err);
+    h->packed = (struct packed *)self, h->has = h->want;
+    *keeps_source = false;
+    return 0;
+}
+
+static const struct device_ops clocked_ops = {.supports = clocked_supports,
+    .prepare = clocked_prepare,
+    .submit = clocked_submit,
+    .wait = clocked_wait,
+    .done = clocked_done};
 
 #endif
