@@ -239,6 +239,8 @@ static int npu_wait(struct device *self, const struct ticket *ticket, struct lut
     struct npu_device *d = self_of(self);
     if (ticket->id != d->ticket) return 0; /* what came after waited for it */
     int rc = npu_run_drain(d, err);
+    uint64_t *end_us = &d->ran[ticket->id % NPU_RAN].end_us;
+    if (!*end_us) *end_us = clock_now_us(clock_real()); /* or a little sooner: nobody has looked */
     if (rc < 0) d->step = NULL; /* a run that was stopped brings nothing, however often it is waited for */
     npu_run_finish(d);
     return rc;
@@ -250,12 +252,14 @@ static int npu_submit(struct device *self, const struct segment *segment, const 
     struct npu_device *d = self_of(self);
     for (int i = 0; i < n_after; i++) TRY(after[i].device->ops->wait(after[i].device, &after[i], err));
     TRY(npu_run_abandon(d, err));
+    const uint64_t begin_us = clock_now_us(clock_real());
     int rc = npu_program_submit(d, segment, err);
     if (rc < 0) {
         d->step = NULL;
         return rc;
     }
     *out = (struct ticket){self, ++d->ticket};
+    d->ran[d->ticket % NPU_RAN].begin_us = begin_us, d->ran[d->ticket % NPU_RAN].end_us = 0;
     return 0;
 }
 
@@ -311,7 +315,14 @@ static int npu_bulk_rows(struct device *self, const struct op *op)
     return 0;
 }
 
-static const struct device_extras DEVICE_EXTRAS = {.report = npu_report, .bulk_rows = npu_bulk_rows};
+static bool npu_ran(struct device *self, const struct ticket *ticket, uint64_t *begin_us, uint64_t *end_us)
+{
+    const struct npu_device *d = self_of(self);
+    *begin_us = d->ran[ticket->id % NPU_RAN].begin_us, *end_us = d->ran[ticket->id % NPU_RAN].end_us;
+    return ticket->id && d->ticket - ticket->id < NPU_RAN && *end_us;
+}
+
+static const struct device_extras DEVICE_EXTRAS = {.report = npu_report, .bulk_rows = npu_bulk_rows, .ran = npu_ran};
 
 int npu_device_open(struct device **out, npu_transport_open *open, const struct npu_transport_settings *settings,
     struct pool *pool, struct lutra_error *err)

@@ -14,7 +14,7 @@
 #include "npu/host/tables.h"
 #include "npu/wire/layout.h"
 
-enum { NPU_WINDOWS = 8, NPU_TABLES = 8, NPU_AREAS = 16 };
+enum { NPU_WINDOWS = 8, NPU_TABLES = 8, NPU_AREAS = 16, NPU_RAN = 64 };
 
 /* A prepared weight. */
 struct packed {
@@ -109,9 +109,12 @@ struct npu_device {
     int n_flight;
 
     /* The segment it belongs to: */
-    uint64_t ticket;          /* 0: none yet */
-    const struct step *step;  /* whose results come back when it is waited for; NULL: none */
-    const struct op *segment; /* [n_seg] its operations */
+    uint64_t ticket; /* 0: none yet */
+    struct {
+        uint64_t begin_us, end_us; /* end 0: it is under way */
+    } ran[NPU_RAN];                /* of ticket n in [n % NPU_RAN] */
+    const struct step *step;       /* whose results come back when it is waited for; NULL: none */
+    const struct op *segment;      /* [n_seg] its operations */
     int n_seg;
     const struct npu_buffer *cache; /* NULL: it uses none */
     bool head;                      /* has it results? */
