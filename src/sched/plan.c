@@ -265,6 +265,15 @@ static bool goes_on(const struct plan *plan, int i, int group)
     return writes_all(op - 1, op);
 }
 
+/* So does one behind a product that a cut gives to one device: nobody else has to read it. */
+static bool stays(const struct plan *plan, int i, const struct plan_cut *said, const struct plan_piece *last)
+{
+    const struct op *op = &plan->list->op[i];
+    struct device *d = plan->device[last->device];
+    return is_gate(op->kind) && said[i - 1].n == 1 && said[i - 1].device[0] == d && writes_all(op - 1, op) &&
+           d->caps.shares >> op->kind & 1 && d->ops->supports(d, plan->list, op, NULL) == 0;
+}
+
 static int cut(
     struct plan *plan, struct device *const *device, int n_device, const struct plan_cut *said, struct lutra_error *err)
 {
@@ -278,7 +287,7 @@ static int cut(
         bool joins = n == 1 && last && !(said && said[i].apart) && share_is_whole(last->share);
         if (goes_on(plan, i, group)) {
             for (int p = group; p < plan->n_piece; p++) plan->piece[p].n++;
-        } else if (joins && plan->device[last->device] == team[0]) {
+        } else if (joins && (plan->device[last->device] == team[0] || (said && stays(plan, i, said, last)))) {
             last->n += n_op;
         } else {
             if (n > 1) group = plan->n_piece;

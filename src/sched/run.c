@@ -17,6 +17,7 @@ struct run {
     int n; /* pieces submitted, of which the arrays tell: the rest is not even cleared */
     struct ticket ticket[PLAN_PIECES];
     bool over[PLAN_PIECES];
+    uint64_t told_us[PLAN_DEVICES]; /* until when a device's pieces have been told of */
 };
 
 static int note_loss(struct run *r, struct device *d, int rc)
@@ -39,14 +40,18 @@ static void tell(const struct run *r, int what, int p, uint64_t begin_us, uint64
     r->waits->told(r->waits->user, &e);
 }
 
-/* A piece of a device that computes beside the caller: as the device says, or from its submission until now. */
-static void tell_ran(const struct run *r, int p)
+/* A piece of a device that computes beside the caller: as the device says, or from its submission, and from the end of
+ * the piece before it, until now. */
+static void tell_ran(struct run *r, int p)
 {
     struct device *d = r->ticket[p].device;
-    uint64_t begin, end;
+    uint64_t begin, end, *told_us = &r->told_us[r->plan->piece[p].device];
     if (!r->waits || !r->waits->told || !r->ticket[p].id) return;
-    if (!d->extras || !d->extras->ran || !d->extras->ran(d, &r->ticket[p], &begin, &end))
-        begin = r->waits->begun_us[p], end = now(r);
+    if (!d->extras || !d->extras->ran || !d->extras->ran(d, &r->ticket[p], &begin, &end)) {
+        begin = r->waits->begun_us[p] > *told_us ? r->waits->begun_us[p] : *told_us;
+        end = now(r);
+    }
+    *told_us = end;
     tell(r, RUN_COMPUTE, p, begin, end);
 }
 
@@ -199,6 +204,7 @@ static int run_once(const struct plan *plan, const struct step *step, struct wai
 {
     struct run r;
     r.plan = plan, r.step = step, r.waits = waits, r.rescue = rescue, r.lost = NULL, r.n = 0;
+    memset(r.told_us, 0, sizeof r.told_us);
     if (waits) waits_begin(waits, plan, step->batch->n_row);
     int rc = run_pieces(&r, err);
     if (rc < 0) settle(&r);

@@ -145,6 +145,22 @@ say --device sim:8gen3 -v
 expect_same "$WORK/one" "$WORK/out" "text of the plan of a phone"
 expect_err "(from the profile)" "the plan of a phone"
 
+# An NPU beside the CPU: one cut and one plan for few rows and many, used from then on.
+if [ -n "${LUTRA_TEST_LONG:-}" ]; then
+    lutra make-model -o "$WORK/npu.gguf" --shape tiny-qwen2 --type Q4_0 --layers 1 -q
+    lutra profile -m "$WORK/npu.gguf" --device npu-sim,cpu -t 1 --json
+    expect_code 0 "the profile of an NPU and the CPU"
+    expect_json "$WORK/out" '
+p = json.load(sys.stdin)
+few, many = p["passes"]["few"], p["passes"]["many"]
+assert p["devices"] == ["npu-sim", "cpu"] and few["best"] == many["best"]
+assert all(k["few"]["part"] == k["many"]["part"] for k in p["kinds"] if k["cut"])
+assert all(us > 0 for c in (few, many) for us in c["predicted_us"].values()), (few, many)' "one cut for both"
+    lutra run -st -m "$WORK/npu.gguf" --device npu-sim,cpu -t 1 -n 4 --temp 0 -p "$QUESTION" -v
+    expect_code 0 "a run by the profile of an NPU and the CPU"
+    expect_err "(from the profile)" "the plan of an NPU and the CPU"
+fi
+
 touch "$WORK/m.gguf" # another time: another model
 say $two
 expect_same "$WORK/one" "$WORK/out" "with an old profile"

@@ -38,6 +38,7 @@ struct bench {
     struct step step;
     float bias[OUT_MOST], want[N_VALUES][ROWS * OUT_MOST];
     uint32_t seed;
+    uint64_t ran_until_us;
 };
 
 static struct lutra_error err;
@@ -89,6 +90,15 @@ static size_t bytes_of(const struct bench *b, int v)
     return sizeof(float) * (size_t)b->batch.n_row * (size_t)b->list.value[v].dim;
 }
 
+/* It says when the segment ran: behind the one before. */
+static void check_ran(struct bench *b, struct device *d, const struct ticket *ticket)
+{
+    uint64_t begin_us, end_us;
+    assert_true(d->extras->ran(d, ticket, &begin_us, &end_us));
+    assert_true(b->ran_until_us <= begin_us && begin_us <= end_us && end_us <= clock_now_us(b->clock));
+    b->ran_until_us = end_us;
+}
+
 /* What a device makes of a whole operation with the inputs in `want`, into the values' own memory. */
 static void run_whole(struct bench *b, struct device *d, int i)
 {
@@ -102,6 +112,7 @@ static void run_whole(struct bench *b, struct device *d, int i)
     }
     OK(d->ops->submit(d, &s, NULL, 0, &ticket, &err));
     OK(d->ops->wait(d, &ticket, &err));
+    if (ticket.id) check_ran(b, d, &ticket);
     for (int k = 0; k < op->n_out && d->memory; k++) {
         const int dim = b->list.value[op->out[k]].dim;
         OK(d->memory->publish(d, &b->value[op->out[k]], (struct area){{0, dim}, dim, b->batch.n_row}, &err));

@@ -338,6 +338,47 @@ static void devices_that_differ_have_one_cut(void **state)
     assert_true(n_shared > 0);
 }
 
+/* How long each device has computed, and until when: a device computes one piece at a time. */
+struct told {
+    uint64_t until_us[PLAN_DEVICES];
+    int n;
+};
+
+static void told(void *user, const struct run_event *e)
+{
+    struct told *t = user;
+    if (e->what != RUN_COMPUTE) return;
+    uint64_t *until_us = &t->until_us[e->plan->piece[e->piece].device];
+    assert_true(e->begin_us >= *until_us && e->end_us >= e->begin_us);
+    *until_us = e->end_us;
+    t->n++;
+}
+
+/* Of devices that do not say when their segments ran it is told that each began behind the one before. */
+static void devices_that_say_nothing(void **state)
+{
+    static struct bench b;
+    static struct plan plan;
+    static struct waits waits;
+    struct lutra_error err = {.what = ""};
+    (void)state;
+    for (int says = 0; says < 2; says++) {
+        struct plan_cut cut[CLOCKED_OPS] = {{0}};
+        struct told seen = {{0}, 0};
+        open_bench(&b, 2);
+        for (int d = 0; d < 2; d++) {
+            b.w.device[d].device.caps.async = true;
+            if (!says) b.w.device[d].device.extras = NULL;
+        }
+        for (int i = 0; i < CLOCKED_OPS; i++) cut[i].apart = true;
+        assert_int_equal(plan_open_cut(&plan, &b.w.list, b.w.devices, 2, cut, &err), 0);
+        waits_init(&waits, clock_virtual(&b.w.time), WAIT_BLOCK);
+        waits.told = told, waits.user = &seen;
+        assert_int_equal(plan_run(&plan, &b.step[PASS_FEW], &waits, NULL, &err), 0);
+        assert_int_equal(seen.n, plan.n_piece);
+    }
+}
+
 static int stop_at(void *left, uint64_t done, uint64_t total)
 {
     assert_true(done <= total);
@@ -489,8 +530,8 @@ int main(void)
         cmocka_unit_test(others_disturb), cmocka_unit_test(parts_end_together), cmocka_unit_test(time_is_limited),
         cmocka_unit_test(cuts_follow_the_devices), cmocka_unit_test(what_is_left_is_solved),
         cmocka_unit_test(three_devices_share), cmocka_unit_test(other_sets_of_devices),
-        cmocka_unit_test(devices_that_differ_have_one_cut), cmocka_unit_test(may_be_cancelled),
-        cmocka_unit_test(cuts_are_by_name), cmocka_unit_test(text_says_the_same),
+        cmocka_unit_test(devices_that_differ_have_one_cut), cmocka_unit_test(devices_that_say_nothing),
+        cmocka_unit_test(may_be_cancelled), cmocka_unit_test(cuts_are_by_name), cmocka_unit_test(text_says_the_same),
         cmocka_unit_test(other_keys_are_refused), cmocka_unit_test(hostile_text_is_refused_or_sound)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
