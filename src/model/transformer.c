@@ -358,25 +358,29 @@ static int add_back(
     return norm(m, layer, named(m, name, layer, sum), x, x, err);
 }
 
+/* The matrices of these names into g and u; without the first, the second has the rows of both. */
+static int gate_and_up(
+    struct model *m, struct op *wide, const char *gate, const char *up, int ff, int g, int u, struct lutra_error *err)
+{
+    char whole[48];
+    int d = m->hp.d_model;
+    snprintf(whole, sizeof whole, "%s.weight", gate);
+    if (!has(m, wide->layer, whole)) {
+        TRY(build_slice(m, wide, up, d, 2 * ff, 0, ff, g, err));
+        return build_slice(m, wide, up, d, 2 * ff, ff, ff, u, err);
+    }
+    TRY(build_part(m, wide, gate, d, ff, false, g, err));
+    return build_part(m, wide, up, d, ff, false, u, err);
+}
+
 /* What goes through the gate into ffn_down: in G. */
 static int widen(struct model *m, const struct stream *s, int in, struct lutra_error *err)
 {
-    int d = m->hp.d_model, ff = dim_of(&m->hp, s->layer, G), g = build_val(m, s, G), u;
+    bool gated = m->hp.gate != OP_GELU && m->hp.gate != OP_GELU_ERF;
+    int ff = dim_of(&m->hp, s->layer, G), g = build_val(m, s, G), u = gated ? build_val(m, s, U) : -1;
     struct op *wide = build_matmul(m, s->layer, in);
-    if (m->hp.gate == OP_GELU || m->hp.gate == OP_GELU_ERF) {
-        TRY(build_part(m, wide, "ffn_up", d, ff, false, g, err));
-        build_end_matmul(m, s, T);
-        build_push(m, m->hp.gate, s->layer, g, -1, g);
-        return 0;
-    }
-    u = build_val(m, s, U);
-    if (has(m, s->layer, "ffn_gate.weight")) {
-        TRY(build_part(m, wide, "ffn_gate", d, ff, false, g, err));
-        TRY(build_part(m, wide, "ffn_up", d, ff, false, u, err));
-    } else { /* one matrix with the rows of both */
-        TRY(build_slice(m, wide, "ffn_up", d, 2 * ff, 0, ff, g, err));
-        TRY(build_slice(m, wide, "ffn_up", d, 2 * ff, ff, ff, u, err));
-    }
+    TRY(gated ? gate_and_up(m, wide, "ffn_gate", "ffn_up", ff, g, u, err)
+              : build_part(m, wide, "ffn_up", m->hp.d_model, ff, false, g, err));
     build_end_matmul(m, s, T);
     build_push(m, m->hp.gate, s->layer, g, u, g);
     return 0;
@@ -506,8 +510,7 @@ static int shared_expert(struct model *m, const struct stream *s, int in, struct
     int g = build_val(m, s, G), u = build_val(m, s, U), t = build_val(m, s, T),
         gate = m->arch->shared_expert ? build_val(m, s, S) : -1;
     struct op *wide = build_matmul(m, layer, in);
-    TRY(build_part(m, wide, "ffn_gate_shexp", d, ff, false, g, err));
-    TRY(build_part(m, wide, "ffn_up_shexp", d, ff, false, u, err));
+    TRY(gate_and_up(m, wide, "ffn_gate_shexp", "ffn_up_shexp", ff, g, u, err));
     if (m->arch->shared_expert) TRY(build_part(m, wide, "ffn_gate_inp_shexp", d, 1, false, gate, err));
     build_end_matmul(m, s, T);
     build_push(m, m->hp.gate, layer, g, u, g);

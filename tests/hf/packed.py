@@ -261,6 +261,30 @@ def case(lutra, folder, rng, pack, config, make, *more):
     return got if isinstance(got, str) else got == want
 
 
+def granite4(lutra, folder, rng):
+    """Granite 4's gate and up in one: of floats two tensors, packed one that has the rows of both."""
+    base = "model.layers.0.shared_mlp."
+    wide, down = Layer(rng, D, 2 * FF, 4, 32, False, False), Layer(rng, FF, D, 4, 32, False, False)
+    plain = rest(rng)
+    for name in ("q", "k", "v", "o"):
+        plain["model.layers.0.self_attn.%s_proj.weight" % name] = ("F32", [D, D], f32s([0.5] * (D * D)))
+    packed = dict(plain)
+    for name, layer in (("input_linear", wide), ("output_linear", down)):
+        plain[base + name + ".weight"] = ("F32", [layer.n, layer.k], f32s(layer.values()))
+        for part, tensor in gptq(layer, 2, False).items():
+            packed[base + name + "." + part] = tensor
+    says = {"architectures": ["GraniteMoeHybridForCausalLM"], "layer_types": ["attention"], "num_local_experts": 0,
+            "shared_intermediate_size": FF}
+    save(folder + "/plain", plain, None, **says)
+    save(folder + "/packed", packed, SAYS_V2, **says)
+    want = convert(lutra, folder + "/plain", folder + "/a.gguf")
+    got = convert(lutra, folder + "/packed", folder + "/b.gguf")
+    if isinstance(got, str):
+        return got
+    gate, up = (want.pop(b"blk.0.ffn_%s.weight" % part) for part in (b"gate", b"up"))
+    return len(gate) == len(up) and gate + up == got.pop(b"blk.0.ffn_up.weight") and want == got
+
+
 def imported(lutra, folder, rng, want, change=lambda parts: parts, bits=4, symmetric=True, group=32, shuffled=False,
              zeros=None):
     """`lutra import` of GPTQ."""
@@ -308,6 +332,7 @@ def main():
             if not ok:
                 sys.exit("packed.py: %s: %s" % (what, result))
 
+        expect("Granite 4", granite4(lutra, folder, rng))
         for bits in (2, 3, 4, 8):
             for symmetric in (True, False):
                 for version in (1, 2):

@@ -85,6 +85,7 @@ static const struct maker {
     {"bitnet-b1.58", "BitNetForCausalLM", "rms_norm_eps", "relu2"},
     {"phi3", "Phi3ForCausalLM", "rms_norm_eps", "silu"},
     {"granite", "GraniteForCausalLM", "rms_norm_eps", "silu"},
+    {"granitehybrid", "GraniteMoeHybridForCausalLM", "rms_norm_eps", "silu"},
     {"starcoder2", "Starcoder2ForCausalLM", "norm_epsilon", "gelu_pytorch_tanh"},
     {"command-r", "CohereForCausalLM", "layer_norm_eps", "silu"},
     {"bert", "BertModel", "layer_norm_eps", "gelu"},
@@ -229,6 +230,10 @@ static void put_lfm2(const struct weights *w, json_t *o, int n_layer)
 static void put_experts(const struct weights *w, json_t *o)
 {
     bool gpt_oss = is_arch(w, "gpt-oss");
+    if (is_arch(w, "granitehybrid")) {
+        put_count(o, "num_experts_per_tok", hf_number(w, "expert_used_count", 0));
+        return;
+    }
     put_count(o, gpt_oss ? "num_local_experts" : "num_experts", hf_number(w, "expert_count", 0));
     put_count(o, is_arch(w, "gemma4") ? "top_k_experts" : "num_experts_per_tok", hf_number(w, "expert_used_count", 0));
     if (gpt_oss) return;
@@ -240,7 +245,7 @@ static void put_experts(const struct weights *w, json_t *o)
 }
 
 /* Value `layer` of a key that has one for each. */
-static double by_layer(const struct weights *w, const char *suffix, int layer)
+double hf_by_layer(const struct weights *w, const char *suffix, int layer)
 {
     char key[160];
     int64_t i = 0;
@@ -254,12 +259,12 @@ static void put_gemma4(const struct weights *w, json_t *o, int n_layer)
     int shared = (int)hf_number(w, "attention.shared_kv_layers", 0);
     json_t *list = json_array();
     for (int i = 0; i < n_layer; i++) {
-        bool windowed = by_layer(w, "attention.sliding_window_pattern", i) != 0;
+        bool windowed = hf_by_layer(w, "attention.sliding_window_pattern", i) != 0;
         char name[64];
         snprintf(name, sizeof name, "blk.%d.attn_v.weight", i);
         json_array_append_new(list, json_string(windowed ? "sliding_attention" : "full_attention"));
         if (windowed || i >= n_layer - shared) continue;
-        put_count(o, "num_global_key_value_heads", by_layer(w, "attention.head_count_kv", i));
+        put_count(o, "num_global_key_value_heads", hf_by_layer(w, "attention.head_count_kv", i));
         json_object_set_new(o, "attention_k_eq_v", json_boolean(!weights_tensor_find(w, name)));
     }
     json_object_set_new(o, "layer_types", list);
@@ -288,12 +293,14 @@ static void put_special(const struct weights *w, const struct hf_form *form, jso
     if (is_lfm2(w)) put_lfm2(w, o, n_layer);
     if (has_key(w, "expert_count")) put_experts(w, o);
     if (is_arch(w, "gemma4")) put_gemma4(w, o, n_layer);
+    if (is_arch(w, "granitehybrid") || form->granite4) hf_put_granite4(w, o, n_layer);
     for (size_t i = 0; is_qwen35(w) && i < sizeof linear / sizeof *linear; i++)
         put_count(o, linear[i][1], hf_number(w, linear[i][0], 0));
     for (size_t i = 0; i < sizeof reals / sizeof *reals; i++)
         if (has_key(w, reals[i].from)) put_real(o, reals[i].to, hf_number(w, reals[i].from, 0));
     if (has_key(w, "logit_scale"))
-        put_real(o, is_arch(w, "granite") ? "logits_scaling" : "logit_scale", hf_number(w, "logit_scale", 0));
+        put_real(
+            o, !strncmp(arch_of(w), "granite", 7) ? "logits_scaling" : "logit_scale", hf_number(w, "logit_scale", 0));
     if (has_key(w, "attention.sliding_window"))
         put_count(o, "sliding_window", hf_number(w, "attention.sliding_window", 0));
     else if (is_arch(w, "olmo2"))
@@ -317,7 +324,7 @@ static json_t *config_of(const struct weights *w, const struct hf_form *form)
     const struct maker *m = maker_of(w);
     const struct tensor *embd = weights_tensor_find(w, "token_embd.weight");
     bool plus_norm = strcmp(m->eps, "rms_norm_eps") != 0 && !is_lfm2(w);
-    json_t *o = json_object(), *names = json_pack("[s]", m->name);
+    json_t *o = json_object(), *names = json_pack("[s]", form->granite4 ? "GraniteMoeHybridForCausalLM" : m->name);
     put_count(o, "hidden_size", hf_number(w, "embedding_length", 0));
     put_count(o, "num_hidden_layers", n_layers(w));
     put_count(o, "intermediate_size", hf_number(w, "feed_forward_length", 0));
@@ -478,7 +485,7 @@ static void to_halves(const uint8_t *from, uint8_t *to, size_t n_row, size_t n_h
 
 static bool has_pairs(const struct weights *w)
 {
-    return is_arch(w, "llama") || is_arch(w, "mistral3") || is_arch(w, "smollm3") || is_arch(w, "granite");
+    return is_arch(w, "llama") || is_arch(w, "mistral3") || is_arch(w, "smollm3") || !strncmp(arch_of(w), "granite", 7);
 }
 
 /* The makers' name. */
@@ -678,11 +685,14 @@ static void write_tensor(
     const struct weights *w, const struct tensor *t, const struct hf_form *form, struct hf_shard *s)
 {
     char bare[128], name[160];
+    bool granite4 = is_arch(w, "granitehybrid") || form->granite4;
+    if (granite4 && hf_write_granite4(w, t, form, s)) return;
     if (strstr(t->name, "_exps.") && !is_arch(w, "gemma4")) {
         write_experts(w, t, form, s);
         return;
     }
-    bool inside = strncmp(hf_name(w, t->name, bare), "mtp.", 4) != 0 && form->text_config;
+    if (!granite4 || !hf_granite4_name(w, t->name, bare)) hf_name(w, t->name, bare);
+    bool inside = strncmp(bare, "mtp.", 4) != 0 && form->text_config;
     bool headless = has_key(w, "pooling_type") && !strncmp(bare, "model.", 6);
     snprintf(name, sizeof name, "%s%s", inside ? "language_model." : "", bare + (headless ? 6 : 0));
     if (t->n_dim == 3) {
@@ -695,12 +705,12 @@ static void write_tensor(
     bool q = strstr(t->name, ".attn_q.") != NULL, k = strstr(t->name, ".attn_k.") != NULL;
     memcpy(copy, t->data, t->bytes);
     if ((q || k) && has_pairs(w))
-        to_halves(t->data, copy, (size_t)dim[0],
-            (size_t)hf_number(w, q ? "attention.head_count" : "attention.head_count_kv", 0), t->bytes / (size_t)dim[0]);
+        to_halves(t->data, copy, (size_t)dim[0], (size_t)((double)dim[0] / hf_number(w, "attention.key_length", 0)),
+            t->bytes / (size_t)dim[0]);
     bool plus_1 = strstr(t->name, "norm.weight") && !strstr(t->name, "ssm_norm") &&
                   ((!strncmp(arch_of(w), "gemma", 5) && !is_arch(w, "gemma4")) || is_qwen35(w));
-    bool log = strstr(t->name, ".ssm_a") && t->n_dim == 1;
-    for (int64_t i = 0; log && i < t->ne[0]; i++) ((float *)(void *)copy)[i] = logf(-((float *)(void *)copy)[i]);
+    int64_t n_log = strstr(t->name, ".ssm_a") && !strstr(t->name, ".ssm_alpha") ? t->ne[0] * t->ne[1] : 0;
+    for (int64_t i = 0; i < n_log; i++) ((float *)(void *)copy)[i] = logf(-((float *)(void *)copy)[i]);
     for (int64_t i = 0; plus_1 && i < t->ne[0]; i++) ((float *)(void *)copy)[i] -= 1;
     if (form->layers == HF_MIRRORED)
         mirror(w, t, (float *)(void *)copy, t->n_dim == 2 ? dim[0] : t->ne[0], t->n_dim == 2 ? dim[1] : 1);
@@ -709,13 +719,14 @@ static void write_tensor(
         group_inputs(w, t, form->layers, (int)dim[1], &g);
         *strrchr(name, '.') = 0;
         add_groups(s, name, &g, (const float *)(const void *)copy, dim[1], dim[0]);
-    } else if (strstr(t->name, ".ssm_conv1d.") || strstr(t->name, ".shortconv.conv.")) {
+    } else if (strstr(t->name, ".ssm_conv1d.weight") || strstr(t->name, ".shortconv.conv.")) {
         const int64_t apart[3] = {dim[0], 1, dim[1]};
         hf_add_tensor(s, name, quant_info_of(t->type)->name, 3, apart, copy, t->bytes);
     } else {
         bool one_row = strstr(t->name, "ffn_gate_inp_shexp") != NULL; /* a matrix of one output */
         if (one_row) dim[0] = 1, dim[1] = t->ne[0];
-        hf_add_tensor(s, name, quant_info_of(t->type)->name, one_row ? 2 : t->n_dim, dim, copy, t->bytes);
+        bool flat = granite4 && t->ne[0] == 1; /* one number of each head */
+        hf_add_tensor(s, name, quant_info_of(t->type)->name, one_row ? 2 : flat ? 1 : t->n_dim, dim, copy, t->bytes);
     }
     free(copy);
 }

@@ -30,6 +30,7 @@ struct hf_form {
     bool text_config; /* the keys inside `text_config`, tensors under `language_model.` */
     enum hf_layers layers;
     bool embeddings; /* HF_SHUFFLED: these, too */
+    bool granite4;   /* a GGUF file of the architecture granite as the class of Granite 4 */
     bool together;   /* all experts of a layer in one tensor (gpt-oss: always) */
 };
 

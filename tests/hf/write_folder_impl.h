@@ -11,6 +11,9 @@ void hf_give_up(const char *why);
 /* The value of `{arch}.suffix`. */
 double hf_number(const struct weights *w, const char *suffix, double otherwise);
 
+/* Value `layer` of a key that has one for each. */
+double hf_by_layer(const struct weights *w, const char *suffix, int layer);
+
 struct hf_shard {
     json_t *header;
     uint8_t *data;
@@ -29,5 +32,11 @@ void hf_gpt2_names(json_t *o);
 /* A layer behind the pooling, in a folder of its own; how vectors are pooled. */
 void hf_write_dense(const struct tensor *t, const char *folder);
 void hf_write_pooling(const struct weights *w, const char *folder);
+
+/* Of Granite 4 (write_granite.c): its keys; its name of a GGUF tensor, NULL where it is as others have it; and whether
+ * a tensor was written, or will be, together with others. */
+void hf_put_granite4(const struct weights *w, json_t *o, int n_layer);
+const char *hf_granite4_name(const struct weights *w, const char *gguf, char *out);
+bool hf_write_granite4(const struct weights *w, const struct tensor *t, const struct hf_form *form, struct hf_shard *s);
 
 #endif

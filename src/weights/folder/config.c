@@ -15,7 +15,7 @@ json_t *config_get(const struct folder *f, const char *key)
     return json_is_null(v) ? NULL : v;
 }
 
-static int wrong(const struct folder *f, const char *key, const char *what, struct lutra_error *err)
+int config_wrong(const struct folder *f, const char *key, const char *what, struct lutra_error *err)
 {
     return lutra_fail(err, LUTRA_E_FORMAT, "%s/config.json: '%s' %s", f->label, key, what);
 }
@@ -23,9 +23,9 @@ static int wrong(const struct folder *f, const char *key, const char *what, stru
 int config_count(const struct folder *f, const char *key, uint64_t *out, struct lutra_error *err)
 {
     const json_t *v = config_get(f, key);
-    if (!v) return wrong(f, key, "is missing", err);
+    if (!v) return config_wrong(f, key, "is missing", err);
     if (!json_is_integer(v) || json_integer_value(v) < 0 || json_integer_value(v) > UINT32_MAX)
-        return wrong(f, key, "is no count", err);
+        return config_wrong(f, key, "is no count", err);
     *out = (uint64_t)json_integer_value(v);
     return 0;
 }
@@ -40,9 +40,9 @@ int config_number(const struct folder *f, const json_t *in, const char *key, dou
 {
     const json_t *v = json_object_get(in, key);
     if (!v || json_is_null(v)) return 0;
-    if (!json_is_number(v)) return wrong(f, key, "is no number", err);
+    if (!json_is_number(v)) return config_wrong(f, key, "is no number", err);
     *out = json_number_value(v);
-    return fabs(*out) <= 3e38 ? 0 : wrong(f, key, "does not fit in a float", err);
+    return fabs(*out) <= 3e38 ? 0 : config_wrong(f, key, "does not fit in a float", err);
 }
 
 bool config_true(const struct folder *f, const char *key)
@@ -86,7 +86,7 @@ static int find_family(struct folder *f, json_t *root, struct lutra_error *err)
 {
     json_t *list = json_object_get(root, "architectures");
     const char *name = json_string_value(json_array_get(list, 0));
-    if (!name) return wrong(f, "architectures", "names none", err);
+    if (!name) return config_wrong(f, "architectures", "names none", err);
     f->family = family_find(name, &f->head);
     if (f->family) return 0;
     return lutra_fail(
@@ -101,6 +101,7 @@ static int merge(struct folder *f, json_t *root, struct lutra_error *err)
     int rc = !f->config || !defaults ? -1 : json_object_update_missing(f->config, root);
     if (rc == 0) rc = json_object_update_missing(f->config, defaults);
     json_decref(defaults);
+    if (rc == 0) f->family = family_settle(f);
     return rc == 0 ? 0 : lutra_fail(err, LUTRA_E_NO_MEMORY, "%s/config.json: out of memory", f->label);
 }
 
@@ -130,6 +131,13 @@ static void find_rope(struct folder *f)
 
 /* ---- sizes ---- */
 
+/* Granite 4's class is one for models with experts and without. */
+static bool has_experts(const struct folder *f)
+{
+    if (!(f->family->flags & FAMILY_EXPERTS)) return false;
+    return !(f->family->flags & FAMILY_GRANITE4) || json_integer_value(config_get(f, "num_local_experts")) != 0;
+}
+
 static int read_heads(struct folder *f, struct lutra_error *err)
 {
     uint64_t d_model;
@@ -137,21 +145,23 @@ static int read_heads(struct folder *f, struct lutra_error *err)
     TRY(config_count(f, "hidden_size", &d_model, err));
     f->d_model = d_model;
     TRY(config_count(f, "num_attention_heads", &f->n_head, err));
-    if (f->n_head == 0) return wrong(f, "num_attention_heads", "is 0", err);
+    if (f->n_head == 0) return config_wrong(f, "num_attention_heads", "is 0", err);
     f->n_kv_head = f->n_head;
     f->d_head = d_model / f->n_head;
     TRY(opt_count(f, "num_key_value_heads", &f->n_kv_head, err));
     TRY(opt_count(f, "head_dim", &f->d_head, err));
-    if (f->n_kv_head == 0 || f->n_kv_head > f->n_head) return wrong(f, "num_key_value_heads", "is out of range", err);
-    if (f->n_head > 4096) return wrong(f, "num_attention_heads", "is out of range", err);
-    if (f->d_head == 0 || f->d_head > 4096 || f->d_head % 2) return wrong(f, "head_dim", "is 0, odd or too large", err);
+    if (f->n_kv_head == 0 || f->n_kv_head > f->n_head)
+        return config_wrong(f, "num_key_value_heads", "is out of range", err);
+    if (f->n_head > 4096) return config_wrong(f, "num_attention_heads", "is out of range", err);
+    if (f->d_head == 0 || f->d_head > 4096 || f->d_head % 2)
+        return config_wrong(f, "head_dim", "is 0, odd or too large", err);
     TRY(config_number(f, f->config, "partial_rotary_factor", &part, err));
     TRY(config_number(f, f->rope, "partial_rotary_factor", &part, err));
-    if (!(part > 0 && part <= 1)) return wrong(f, "partial_rotary_factor", "is outside 0..1", err);
+    if (!(part > 0 && part <= 1)) return config_wrong(f, "partial_rotary_factor", "is outside 0..1", err);
     f->n_rot = (uint64_t)(part * (double)f->d_head);
     folder_put_u32(f, "attention.head_count", f->n_head);
     if (f->family->flags & FAMILY_GEMMA4) return 0; /* the others by layer: family.c */
-    if (!(f->family->flags & FAMILY_CONV)) folder_put_u32(f, "attention.head_count_kv", f->n_kv_head);
+    if (!(f->family->flags & (FAMILY_CONV | FAMILY_MAMBA))) folder_put_u32(f, "attention.head_count_kv", f->n_kv_head);
     folder_put_u32(f, "attention.key_length", f->d_head);
     folder_put_u32(f, "attention.value_length", f->d_head);
     folder_put_u32(f, "rope.dimension_count", f->n_rot);
@@ -168,7 +178,8 @@ static int adjust_feed_forward(struct folder *f, uint64_t *n, struct lutra_error
     if (!config_true(f, "block_auto_adjust_ff_dim")) return 0;
     TRY(config_number(f, f->config, "block_ffn_dim_multiplier", &multiplier, err));
     TRY(opt_count(f, "block_multiple_of", &unit, err));
-    if (unit < 1 || !(multiplier > 0 && multiplier < 64)) return wrong(f, "block_multiple_of", "is out of range", err);
+    if (unit < 1 || !(multiplier > 0 && multiplier < 64))
+        return config_wrong(f, "block_multiple_of", "is out of range", err);
     *n = (uint64_t)(multiplier * (double)(2 * *n / 3));
     *n = (*n + unit - 1) / unit * unit;
     return 0;
@@ -187,13 +198,14 @@ static int read_sizes(struct folder *f, struct lutra_error *err)
     bool by_layer = f->family->flags & FAMILY_GEMMA4,
          of_experts = f->family->flags & FAMILY_EXPERTS && !config_get(f, "intermediate_size");
     if (!by_layer && !of_experts) {
-        TRY(config_count(f, "intermediate_size", &n, err));
+        bool shared = f->family->flags & FAMILY_GRANITE4 && !has_experts(f); /* the one that experts lie beside */
+        TRY(config_count(f, shared ? "shared_intermediate_size" : "intermediate_size", &n, err));
         TRY(adjust_feed_forward(f, &n, err));
         folder_put_u32(f, "feed_forward_length", n);
     }
     TRY(config_count(f, "num_hidden_layers", &f->n_layer, err));
     TRY(config_number(f, f->config, f->family->eps, &eps, err));
-    if (eps < 0) return wrong(f, f->family->eps, "is missing or negative", err);
+    if (eps < 0) return config_wrong(f, f->family->eps, "is missing or negative", err);
     bool layer_norm = f->family->flags & FAMILY_LAYER_NORM;
     folder_put_f32(f, layer_norm ? "attention.layer_norm_epsilon" : "attention.layer_norm_rms_epsilon", eps);
     return read_heads(f, err);
@@ -212,15 +224,16 @@ static int read_experts(struct folder *f, struct lutra_error *err)
     uint64_t n_used;
     const char *count = either(f, "num_experts", "num_local_experts"),
                *used = either(f, "num_experts_per_tok", "experts_per_token"),
-               *size = f->family->flags & FAMILY_GPT_OSS ? "intermediate_size" : "moe_intermediate_size";
+               *size = f->family->flags & (FAMILY_GPT_OSS | FAMILY_GRANITE4) ? "intermediate_size"
+                                                                             : "moe_intermediate_size";
     TRY(config_count(f, count, &f->n_expert, err));
     TRY(config_count(f, used, &n_used, err));
     TRY(config_count(f, size, &f->d_ff_expert, err));
-    if (f->n_expert == 0) return wrong(f, count, "is 0", err);
-    if (f->d_ff_expert == 0) return wrong(f, size, "is 0", err);
+    if (f->n_expert == 0) return config_wrong(f, count, "is 0", err);
+    if (f->d_ff_expert == 0) return config_wrong(f, size, "is 0", err);
     folder_put_u32(f, "expert_count", f->n_expert);
     folder_put_u32(f, "expert_used_count", n_used);
-    folder_put_u32(f, "expert_feed_forward_length", f->d_ff_expert);
+    if (!(f->family->flags & FAMILY_GRANITE4)) folder_put_u32(f, "expert_feed_forward_length", f->d_ff_expert);
     return 0;
 }
 
@@ -229,7 +242,7 @@ static int read_experts(struct folder *f, struct lutra_error *err)
 /* What `layer_types` says must be what the architecture has built in. */
 static int check_layer_types(struct folder *f, bool window, struct lutra_error *err)
 {
-    unsigned own = FAMILY_RECURRENT | FAMILY_CONV | FAMILY_GEMMA4;
+    unsigned own = FAMILY_RECURRENT | FAMILY_CONV | FAMILY_GEMMA4 | FAMILY_GRANITE4;
     const json_t *types = f->family->flags & own ? NULL : config_get(f, "layer_types");
     uint64_t period = (uint64_t)f->family->window_period, pattern = period;
     if (period) TRY(opt_count(f, "sliding_window_pattern", &pattern, err));
@@ -354,7 +367,7 @@ static int read_all(struct folder *f, struct lutra_error *err)
     weights_writer_put_str(f->keys, "general.architecture", f->family->arch);
     find_rope(f);
     TRY(read_sizes(f, err));
-    if (f->family->flags & FAMILY_EXPERTS) TRY(read_experts(f, err));
+    if (has_experts(f)) TRY(read_experts(f, err));
     TRY(read_window(f, err));
     TRY(read_rope(f, err));
     f->tied = config_true(f, "tie_word_embeddings") || f->head != FAMILY_SPEAKS; /* a judge has no lm_head */

@@ -6,6 +6,7 @@
  *     experts.E.gate_proj.weight, up_proj, down_proj (LFM2: w1, w3, w2)    [n_out][n_in] of expert E
  *     experts.gate_up_proj    [n_expert][2 n_ff][d_model], gate's rows before up's
  *     experts.down_proj       [n_expert][d_model][n_ff]
+ *                             (Granite 4: block_sparse_moe.input_linear.weight, output_linear.weight)
  * and gpt-oss
  *     experts.gate_up_proj_blocks, _scales    [n_expert][2 n_ff][d_model / 32][16] and [...][d_model / 32] bytes:
  *                                             MXFP4, rows of gate and up in turn; down_proj_ likewise
@@ -38,11 +39,12 @@ struct expert_stack {
 
 /* gate, up, down */
 struct part {
-    const char *to, *one, *one_lfm2, *all;
+    const char *to, *one, *one_lfm2, *all, *all_granite4;
     int half; /* which of two that lie in one tensor; -1: it is alone */
 };
-static const struct part parts[] = {{"ffn_gate_exps", "gate_proj", "w1", "gate_up_proj", 0},
-    {"ffn_up_exps", "up_proj", "w3", "gate_up_proj", 1}, {"ffn_down_exps", "down_proj", "w2", "down_proj", -1}};
+static const struct part parts[] = {{"ffn_gate_exps", "gate_proj", "w1", "gate_up_proj", "input_linear", 0},
+    {"ffn_up_exps", "up_proj", "w3", "gate_up_proj", "input_linear", 1},
+    {"ffn_down_exps", "down_proj", "w2", "down_proj", "output_linear", -1}};
 
 /* ---- values ---- */
 
@@ -115,6 +117,8 @@ struct taker {
 
 bool folder_is_expert(const struct folder *f, const char *name)
 {
+    if (f->n_expert && f->family->flags & FAMILY_GRANITE4)
+        return strstr(name, "moe.input_linear.") || strstr(name, "moe.output_linear.");
     return f->n_expert && strstr(name, ".experts.");
 }
 
@@ -269,8 +273,12 @@ static int take_part(struct taker *k, const struct part *part)
     bool gpt_oss = f->family->flags & FAMILY_GPT_OSS;
     s.all = gpt_oss ? find(k, name, "experts.%s_blocks", part->all) : NULL;
     bool mxfp4 = s.all != NULL;
-    if (!mxfp4) s.all = find(k, name, "experts.%s", part->all);
-    if (!s.all) return gpt_oss ? is_missing(k, name) : take_each(k, part, s);
+    bool granite4 = f->family->flags & FAMILY_GRANITE4;
+    if (granite4)
+        s.all = find(k, name, "%s.weight", part->all_granite4);
+    else if (!mxfp4)
+        s.all = find(k, name, "experts.%s", part->all);
+    if (!s.all) return gpt_oss || granite4 ? is_missing(k, name) : take_each(k, part, s);
     place(f, part, &s);
     TRY(mxfp4 ? take_mxfp4(k, part, s) : take_all(k, part, s));
     return gpt_oss ? take_bias(k, part, s) : 0;
@@ -306,9 +314,12 @@ int folder_take_experts(struct folder *f, struct lutra_error *err)
         const char *name = drafts ? f->draft : embd->name;
         size_t before = drafts ? f->n_prefix : (size_t)(tail - name);
         k.layer = (int)i;
+        unsigned flags = f->family->flags;
         snprintf(k.base, sizeof k.base, "%.*slayers.%llu.%s", (int)(before < 128 ? before : 128), name,
             (unsigned long long)(drafts ? i - f->n_layer : i),
-            f->family->flags & FAMILY_CONV ? "feed_forward." : "mlp.");
+            flags & FAMILY_CONV       ? "feed_forward."
+            : flags & FAMILY_GRANITE4 ? "block_sparse_moe."
+                                      : "mlp.");
         for (size_t p = 0; p < sizeof parts / sizeof *parts && rc == 0; p++) rc = take_part(&k, &parts[p]);
     }
     if (rc == 0) rc = refuse_others(&k);

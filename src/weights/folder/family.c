@@ -109,6 +109,96 @@ static int more_granite(struct folder *f, struct lutra_error *err)
     return 0;
 }
 
+/* Of Granite 4's layers; the class takes a missing list for Mamba-2 throughout. */
+static bool is_mamba(const struct folder *f, uint64_t layer)
+{
+    const json_t *types = config_get(f, "layer_types");
+    const char *type = json_string_value(json_array_get(types, layer));
+    return !types || (type && strcmp(type, "mamba") == 0);
+}
+
+/* Only layers that attend have key/value heads. */
+static int put_mamba_layers(struct folder *f, struct lutra_error *err)
+{
+    const json_t *types = config_get(f, "layer_types");
+    uint32_t n[MOST_LAYERS] = {0};
+    char key[96];
+    if (f->n_layer > MOST_LAYERS) return folder_lacks(f, err, "num_hidden_layers", "more than 1024 layers");
+    for (uint64_t i = 0; i < f->n_layer; i++) {
+        const char *type = json_string_value(json_array_get(types, i));
+        if (is_mamba(f, i)) continue;
+        if (!type || strcmp(type, "attention") != 0)
+            return folder_lacks(f, err, "layer_types", "other kinds of layers");
+        n[i] = (uint32_t)f->n_kv_head;
+    }
+    folder_key(f, "attention.head_count_kv", key);
+    return weights_writer_put_array(f->keys, key, WEIGHTS_U32, n, f->n_layer);
+}
+
+/* Inner elements are mamba_expand times those of the model, in heads of mamba_d_head, or as many as that gives. */
+static int put_mamba_sizes(struct folder *f, struct lutra_error *err)
+{
+    static const char *const counts[][2] = {{"mamba_d_conv", "ssm.conv_kernel"}, {"mamba_d_state", "ssm.state_size"},
+        {"mamba_n_groups", "ssm.group_count"}, {"mamba_n_heads", "ssm.time_step_rank"}};
+    uint64_t n = 0, d_head;
+    double expand = 2;
+    for (size_t i = 0; i < sizeof counts / sizeof *counts; i++) {
+        TRY(config_count(f, counts[i][0], &n, err));
+        folder_put_u32(f, counts[i][1], n);
+    }
+    TRY(config_number(f, f->config, "mamba_expand", &expand, err));
+    double inner = expand * (double)f->d_model;
+    if (!(inner >= 1 && inner <= UINT32_MAX)) return config_wrong(f, "mamba_expand", "is out of range", err);
+    if (n == 0 || (uint64_t)inner % n) return config_wrong(f, "mamba_n_heads", "does not divide the layer", err);
+    const char *text = json_string_value(config_get(f, "mamba_d_head"));
+    bool given = !text || strcmp(text, "auto") != 0;
+    if (given) TRY(config_count(f, "mamba_d_head", &d_head, err));
+    if (given && d_head != (uint64_t)inner / n)
+        return config_wrong(f, "mamba_d_head", "is not the layer's share of a head", err);
+    folder_put_u32(f, "ssm.inner_size", (uint64_t)inner);
+    return 0;
+}
+
+/* A step's bounds, which are 0 and infinity where nobody says otherwise. */
+static int check_step_bounds(struct folder *f, struct lutra_error *err)
+{
+    const json_t *bounds = config_get(f, "time_step_limit");
+    if (json_number_value(json_array_get(bounds, 0)) > 0 || json_is_number(json_array_get(bounds, 1)))
+        return folder_lacks(f, err, "time_step_limit", "bounds of a step");
+    return 0;
+}
+
+static int put_mamba(struct folder *f, struct lutra_error *err)
+{
+    const json_t *bias = config_get(f, "mamba_conv_bias");
+    if (bias && !json_is_true(bias)) return folder_lacks(f, err, "mamba_conv_bias", "convolutions without biases");
+    if (config_true(f, "mamba_proj_bias"))
+        return folder_lacks(f, err, "mamba_proj_bias", "Mamba-2 matrices with biases");
+    TRY(check_step_bounds(f, err));
+    TRY(put_mamba_sizes(f, err));
+    return put_mamba_layers(f, err);
+}
+
+static int more_granite4(struct folder *f, struct lutra_error *err)
+{
+    const char *position = json_string_value(config_get(f, "position_embedding_type")),
+               *norm = json_string_value(config_get(f, "normalization_function"));
+    bool rotates = position && strcmp(position, "rope") == 0;
+    uint64_t shared;
+    char key[96];
+    if (position && !rotates && strcmp(position, "nope") != 0)
+        return folder_lacks(f, err, "position_embedding_type", "other positions");
+    if (norm && strcmp(norm, "rmsnorm") != 0)
+        return folder_lacks(f, err, "normalization_function", "another kind of norms");
+    weights_writer_put_bool(f->keys, folder_key(f, "rope.scaling.finetuned", key), rotates);
+    if (f->n_expert) {
+        TRY(config_count(f, "shared_intermediate_size", &shared, err));
+        folder_put_u32(f, "expert_shared_feed_forward_length", shared);
+    }
+    if (f->family->flags & FAMILY_MAMBA) TRY(put_mamba(f, err));
+    return more_granite(f, err);
+}
+
 static int more_cohere(struct folder *f, struct lutra_error *err)
 {
     double scale = 0.0625, part = 1;
@@ -392,6 +482,15 @@ static int more_gemma4(struct folder *f, struct lutra_error *err)
     "\"max_position_embeddings\":131072,\"rope_theta\":1e6,\"sliding_window\":4096,\"query_pre_attn_scalar\":256,"     \
     "\"tie_word_embeddings\":true}"
 
+#define GRANITE4_DEFAULTS                                                                                              \
+    "{\"rms_norm_eps\":1e-6,\"num_local_experts\":8,\"num_experts_per_tok\":2,\"shared_intermediate_size\":1024,"      \
+    "\"mamba_n_heads\":128,\"mamba_n_groups\":1,\"mamba_d_state\":256,\"mamba_d_head\":\"auto\",\"mamba_d_conv\":4,"   \
+    "\"mamba_expand\":2}"
+
+/* Granite 4 without a Mamba-2 layer. */
+static const struct family attending_granite4 = {"GraniteMoeHybridForCausalLM", "granite",
+    FAMILY_PAIRS | FAMILY_GRANITE4, 0, "rms_norm_eps", GRANITE4_DEFAULTS, more_granite4};
+
 static const struct family families[] = {
     {"LlamaForCausalLM", "llama", FAMILY_PAIRS, 0, "rms_norm_eps", "{\"rms_norm_eps\":1e-6}", NULL},
     {"MistralForCausalLM", "llama", FAMILY_PAIRS, 0, "rms_norm_eps", "{\"rms_norm_eps\":1e-6}", NULL},
@@ -401,6 +500,8 @@ static const struct family families[] = {
     {"SmolLM3ForCausalLM", "smollm3", FAMILY_PAIRS | FAMILY_WINDOW_USED, 0, "rms_norm_eps",
         "{\"rope_theta\":2e6,\"tie_word_embeddings\":true}", more_smollm3},
     {"GraniteForCausalLM", "granite", FAMILY_PAIRS, 0, "rms_norm_eps", "{\"rms_norm_eps\":1e-6}", more_granite},
+    {"GraniteMoeHybridForCausalLM", "granitehybrid", FAMILY_PAIRS | FAMILY_EXPERTS | FAMILY_GRANITE4 | FAMILY_MAMBA, 0,
+        "rms_norm_eps", GRANITE4_DEFAULTS, more_granite4},
     {"Qwen2ForCausalLM", "qwen2", FAMILY_WINDOW_USED, 0, "rms_norm_eps", "{}", NULL},
     {"Qwen3ForCausalLM", "qwen3", FAMILY_WINDOW_USED, 0, "rms_norm_eps", "{\"head_dim\":128}", NULL},
     {"Qwen2VLForConditionalGeneration", "qwen2vl", FAMILY_WINDOW_USED, 0, "rms_norm_eps", "{}", more_vl},
@@ -485,4 +586,12 @@ const struct family *family_find(const char *name, enum family_head *head)
     for (size_t i = 0; i < sizeof families / sizeof *families; i++)
         if (strcmp(families[i].name, name) == 0) return &families[i];
     return NULL;
+}
+
+const struct family *family_settle(const struct folder *f)
+{
+    size_t n = json_array_size(config_get(f, "layer_types"));
+    bool attends = f->family->flags & FAMILY_MAMBA && n > 0;
+    for (size_t i = 0; i < n && attends; i++) attends = !is_mamba(f, i);
+    return attends ? &attending_granite4 : f->family;
 }

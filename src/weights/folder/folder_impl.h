@@ -33,6 +33,8 @@ enum family_flags {
     FAMILY_ENCODER = 4096, /* rows see the whole text, and there is no head */
     FAMILY_WORDS = 8192,   /* BERT's kind of vocabulary, names and norms */
     FAMILY_GEMMA4 = 2048, /* sizes of heads by layer, keys and values shared, a table of what layers add of the token */
+    FAMILY_GRANITE4 = 16384, /* names of its own; gate and up of the feed-forward lie in one tensor */
+    FAMILY_MAMBA = 32768,    /* layers that are Mamba-2 */
 };
 
 /* Models that one page of model/arch/ runs, as Hugging Face names them. */
@@ -53,6 +55,10 @@ enum family_head { FAMILY_SPEAKS, FAMILY_CLASSIFIES, FAMILY_JUDGES_STEPS };
 
 /* By the class's name; NULL when there is no such family. */
 const struct family *family_find(const char *name, enum family_head *head);
+
+/* The family of a folder that family_find found, which its configuration may make another: Granite 4 without a Mamba-2
+ * layer is Granite 3 with other names. */
+const struct family *family_settle(const struct folder *f);
 
 /* How layers that others have quantized are packed (packed_linear.c). */
 enum packing { PACKING_NONE, PACKING_GPTQ, PACKING_AWQ, PACKING_CT, PACKING_BITNET };
@@ -98,6 +104,9 @@ json_t *config_get(const struct folder *f, const char *key);
 int config_count(const struct folder *f, const char *key, uint64_t *out, struct lutra_error *err);
 int config_number(const struct folder *f, const json_t *in, const char *key, double *out, struct lutra_error *err);
 bool config_true(const struct folder *f, const char *key);
+
+/* config.json is malformed: its key `key` ... */
+int config_wrong(const struct folder *f, const char *key, const char *what, struct lutra_error *err);
 
 int folder_lacks(const struct folder *f, struct lutra_error *err, const char *key, const char *what);
 

@@ -104,6 +104,23 @@ static const struct renaming recurrent[] = {
     {"linear_attn.dt_bias", "ssm_dt.bias"},
     {"post_attention_layernorm.", "post_attention_norm."},
 };
+/* A matrix `ffn_gate_up` becomes two (take_halves). */
+static const struct renaming of_granite4[] = {
+    {"shared_mlp.input_linear.", "ffn_gate_up."},
+    {"shared_mlp.output_linear.", "ffn_down."},
+    {"mamba.in_proj.", "ssm_in."},
+    {"mamba.conv1d.", "ssm_conv1d."},
+    {"mamba.dt_bias", "ssm_dt.bias"},
+    {"mamba.A_log", "ssm_a"},
+    {"mamba.D", "ssm_d"},
+    {"mamba.norm.", "ssm_norm."},
+    {"mamba.out_proj.", "ssm_out."},
+};
+static const struct renaming granite4_beside_experts[] = {
+    {"shared_mlp.input_linear.", "ffn_gate_up_shexp."},
+    {"shared_mlp.output_linear.", "ffn_down_shexp."},
+    {"block_sparse_moe.router.layer.", "ffn_gate_inp."},
+};
 /* Of MTP blocks, what is not a layer's: the first one's. */
 static const struct renaming of_draft[] = {
     {"fc.", "nextn.eh_proj."},
@@ -213,6 +230,10 @@ static const char *layer_name(const struct folder *f, uint64_t layer, const char
     if (f->family->flags & FAMILY_EXPERTS && RENAME(of_experts, name, before, out)) return out;
     if (f->family->flags & FAMILY_GPT_OSS && RENAME(of_gpt_oss, name, before, out)) return out;
     if (f->family->flags & FAMILY_GEMMA4 && RENAME(of_gemma4, name, before, out)) return out;
+    if (f->family->flags & FAMILY_GRANITE4) {
+        if (f->n_expert && RENAME(granite4_beside_experts, name, before, out)) return out;
+        if (RENAME(of_granite4, name, before, out)) return out;
+    }
     return f->family->flags & FAMILY_BEHIND ? RENAME(norms_behind, name, before, out)
                                             : RENAME(norms_before, name, before, out);
 }
@@ -357,9 +378,11 @@ static int take_vector(
     if (!x) return LUTRA_E_NO_MEMORY;
     for (uint64_t i = 0; i < n; i++) x[i] = safetensors_f32(from, i);
     bool is_norm = strstr(t->name, "norm.weight") && !strstr(t->name, ".ssm_norm.");
-    bool is_log = f->family->flags & FAMILY_RECURRENT &&
-                  strcmp(strrchr(t->name, '.') ? strrchr(t->name, '.') : "", ".ssm_a") == 0;
+    const char *tail = strrchr(t->name, '.') ? strrchr(t->name, '.') : "";
+    bool is_log = f->family->flags & (FAMILY_RECURRENT | FAMILY_MAMBA) && strcmp(tail, ".ssm_a") == 0;
     for (uint64_t i = 0; is_log && i < n; i++) x[i] = -expf(x[i]);
+    if (f->family->flags & FAMILY_MAMBA && (is_log || strcmp(tail, ".ssm_d") == 0)) /* as GGUF has them */
+        t->n_dim = 2, t->ne[1] = t->ne[0], t->ne[0] = 1;
     for (uint64_t i = 0; is_norm && f->family->flags & FAMILY_NORM_PLUS_1 && i < n; i++) x[i] += 1;
     if (!n_head) return 0;
     TRY(check_heads(f, t->name, n, n_head, err));
@@ -495,6 +518,36 @@ static int check_head(const struct folder *f, struct lutra_error *err)
         err, LUTRA_E_FORMAT, "%s: tensor 'lm_head.weight' is missing, and config.json ties nothing", f->label);
 }
 
+/* `.ffn_gate_up` of a name; NULL: it has none. */
+static char *joined(const struct folder *f, char *name)
+{
+    return f->family->flags & FAMILY_GRANITE4 ? strstr(name, ".ffn_gate_up") : NULL;
+}
+
+/* Its first rows are the gate's, its last ones up's: two tensors of the model from now on. */
+static int take_halves(
+    struct folder *f, const struct safetensors_tensor *from, const char *name, const char *at, struct lutra_error *err)
+{
+    struct model_file *header = &f->w->file[0];
+    struct safetensors_tensor half = *from;
+    if (from->n_dim != 2 || from->dim[0] % 2)
+        return lutra_fail(
+            err, LUTRA_E_FORMAT, "%s: tensor '%s' is not the rows of two matrices", f->label, show_name(from->name).s);
+    half.dim[0] /= 2;
+    half.bytes /= 2;
+    for (int i = 0; i < 2; i++, half.data += half.bytes) {
+        struct tensor *t = &header->tensor[header->n_tensor];
+        char one[GGUF_MAX_NAME + 1];
+        int n = snprintf(
+            one, sizeof one, "%.*s.ffn_%s%s", (int)(at - name), name, i ? "up" : "gate", at + strlen(".ffn_gate_up"));
+        t->name = names_add(&header->names, one, (size_t)n);
+        if (!t->name) return lutra_fail(err, LUTRA_E_NO_MEMORY, "%s: no memory for names", f->label);
+        header->n_tensor++;
+        TRY(take_tensor(f, &half, t, err));
+    }
+    return 0;
+}
+
 int folder_take_tensors(struct folder *f, struct lutra_error *err)
 {
     enum { OF_ROTATION = 2 };
@@ -514,6 +567,12 @@ int folder_take_tensors(struct folder *f, struct lutra_error *err)
         bool is_codes, is_packed = folder_is_packed(f, from, &is_codes);
         if (is_packed && !is_codes) continue; /* read with its codes */
         gguf_name(f, is_codes ? folder_packed_name(f, from->name, plain) : from->name, name);
+        char *both = joined(f, name);
+        if (both && !is_codes) {
+            TRY(take_halves(f, from, name, both, err));
+            continue;
+        }
+        if (both) memmove(both + strlen(".ffn_"), both + strlen(".ffn_gate_"), strlen(both + strlen(".ffn_gate_")) + 1);
         t->name = names_add(&header->names, name, strlen(name));
         if (!t->name) return lutra_fail(err, LUTRA_E_NO_MEMORY, "%s: no memory for names", f->label);
         header->n_tensor++;
