@@ -11,13 +11,20 @@
 #include "base/clock.h"
 #include "ops/device.h"
 
+#ifndef CLOCKED_OWN_SIZES /* else the test has said them */
 enum {
     CLOCKED_DIM = 512,
     CLOCKED_FF = 1024,
     CLOCKED_VOCAB = 16384,
     CLOCKED_LAYERS = 3,
+    CLOCKED_HEADS = 8,
+    CLOCKED_KV_HEADS = 8,
+    CLOCKED_HEAD_DIM = 64,
+    CLOCKED_ROWS = 256
+};
+#endif
+enum {
     CLOCKED_OPS = 4 + 13 * CLOCKED_LAYERS,
-    CLOCKED_ROWS = 256,
     CLOCKED_DEVICES = 3,
     CLOCKED_JOBS = 1 << 16,
     CLOCKED_CACHED = 6 /* operations whose weights a device's cache holds */

@@ -64,9 +64,15 @@ static inline void clocked_layer(struct clocked_world *w, int l)
     struct op norm = op_make(OP_RMS_NORM, l, CV_X, -1, CV_NORM), rope = op_make(OP_ROPE, l, CV_Q, -1, CV_Q);
     struct op attention = op_make(OP_ATTENTION, l, CV_Q, -1, CV_HEADS);
     norm.norm.weight = ones, norm.norm.n_norm = CLOCKED_DIM, norm.norm.eps = 1e-5f;
-    rope.rope = (struct op_rope){
-        .kind = ROPE_NEOX, .n_head = 8, .d_head = 64, .n_rot = 64, .freq_base = 10000, .freq_scale = 1, .magnitude = 1};
-    attention.attention = (struct op_attention){.n_head = 8, .n_kv_head = 8, .d_head = 64, .scale = 0.125f};
+    rope.rope = (struct op_rope){.kind = ROPE_NEOX,
+        .n_head = CLOCKED_HEADS,
+        .d_head = CLOCKED_HEAD_DIM,
+        .n_rot = CLOCKED_HEAD_DIM,
+        .freq_base = 10000,
+        .freq_scale = 1,
+        .magnitude = 1};
+    attention.attention = (struct op_attention){
+        .n_head = CLOCKED_HEADS, .n_kv_head = CLOCKED_KV_HEADS, .d_head = CLOCKED_HEAD_DIM, .scale = 0.125f};
     clocked_push(w, norm);
     clocked_matmul(w, l, CV_NORM, (const int[]){CV_Q, CV_K, CV_V}, 3);
     clocked_push(w, rope);
@@ -79,13 +85,14 @@ static inline void clocked_layer(struct clocked_world *w, int l)
     clocked_push(w, op_make(OP_SWIGLU, l, CV_GATE, CV_UP, CV_GATE));
     clocked_matmul(w, l, CV_GATE, (const int[]){CV_NORM}, 1);
     clocked_push(w, op_make(OP_ADD, l, CV_X, CV_NORM, CV_X));
-    w->layer[l] = (struct op_layer){.cache = l, .n_kv_head = 8, .d_head = 64};
+    w->layer[l] = (struct op_layer){.cache = l, .n_kv_head = CLOCKED_KV_HEADS, .d_head = CLOCKED_HEAD_DIM};
 }
 
 static inline void clocked_list(struct clocked_world *w)
 {
-    static const int dim[CV_COUNT] = {CLOCKED_DIM, CLOCKED_DIM, CLOCKED_DIM, CLOCKED_DIM, CLOCKED_DIM, CLOCKED_DIM,
-        CLOCKED_FF, CLOCKED_FF, CLOCKED_DIM, CLOCKED_DIM};
+    enum { KV = CLOCKED_KV_HEADS * CLOCKED_HEAD_DIM };
+    static const int dim[CV_COUNT] = {
+        CLOCKED_DIM, CLOCKED_DIM, CLOCKED_DIM, KV, KV, CLOCKED_DIM, CLOCKED_FF, CLOCKED_FF, CLOCKED_DIM, CLOCKED_DIM};
     w->list = (struct op_list){.op = w->op,
         .n_value = CV_COUNT,
         .layer = w->layer,
