@@ -14,7 +14,7 @@
 #include "npu/host/device.h"
 #include "phone/device.h"
 
-enum { CLUSTER_MOST = 1024 };
+enum { CLUSTER_MOST = 1024, REPEAT_MOST = 9999 };
 /* Of the emulator and of QEMU's child: reserved, touched only where used. */
 enum { NPU_WINDOW_BYTES = 512 << 20, NPU_WINDOW_MOST = 1 << 30, NPU_THREADS = 4 };
 
@@ -128,9 +128,13 @@ static int repeat_of(const char *name, size_t n_name, struct lutra_error *err)
 {
     const char *star = memchr(name, '*', n_name);
     if (!star) return 1;
-    if (star + 2 == name + n_name && star[1] >= '1' && star[1] <= '9') return star[1] - '0';
-    return lutra_fail(err, LUTRA_E_ARGUMENT, "device '%.*s': behind '*' stands how often products are computed, 1 to 9",
-        (int)(n_name < 60 ? n_name : 60), name);
+    const char *end = name + n_name, *at = star + 1;
+    int times = 0;
+    while (at < end && *at >= '0' && *at <= '9' && times <= REPEAT_MOST) times = times * 10 + *at++ - '0';
+    if (at == end && times >= 1 && times <= REPEAT_MOST) return times;
+    return lutra_fail(err, LUTRA_E_ARGUMENT,
+        "device '%.*s': behind '*' stands how often products are computed, 1 to %d", (int)(n_name < 60 ? n_name : 60),
+        name, REPEAT_MOST);
 }
 
 /* "cpu:0-3": its processors; 0: the name is no cluster's.  Errors name it. */

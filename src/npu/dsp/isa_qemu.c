@@ -29,13 +29,18 @@ void npu_qemu_tile(struct isa *isa, uint32_t op, const void *a, const void *b, u
 
 #else
 
-/* Sleeps until *word is not `old`, or for a millisecond: system call futex. */
+static void futex(volatile uint32_t *word, uint32_t what, uint32_t value, const uint32_t *time)
+{
+    register uint32_t r0 __asm__("r0") = (uint32_t)word, r1 __asm__("r1") = what, r2 __asm__("r2") = value,
+                         r3 __asm__("r3") = (uint32_t)time, r6 __asm__("r6") = 98;
+    __asm__ volatile("trap0(#1)" : "+r"(r0) : "r"(r1), "r"(r2), "r"(r3), "r"(r6) : "memory");
+}
+
+/* Sleeps until *word is not `old`, or for a millisecond. */
 static void sleep_on(volatile uint32_t *word, uint32_t old)
 {
     const uint32_t time[4] = {0, 1000000, 0, 0}; /* whatever the width of its fields */
-    register uint32_t r0 __asm__("r0") = (uint32_t)word, r1 __asm__("r1") = 0 /* FUTEX_WAIT */, r2 __asm__("r2") = old,
-                         r3 __asm__("r3") = (uint32_t)time, r6 __asm__("r6") = 98;
-    __asm__ volatile("trap0(#1)" : "+r"(r0) : "r"(r1), "r"(r2), "r"(r3), "r"(r6) : "memory");
+    futex(word, 0 /* FUTEX_WAIT */, old, time);
 }
 
 /* Operations are listed, and the host is waited for only when a result is due: nothing they read changes before. */
@@ -47,7 +52,8 @@ void npu_qemu_tile(struct isa *isa, uint32_t op, const void *a, const void *b, u
     entry[2] = (uint32_t)((const uint8_t *)b - isa->base);
     if (++box[2] < NPU_TILE_LIST && op != NPU_TILE_STORE) return;
     uint32_t before = box[0];
-    __atomic_store_n(&box[0], before + 1, __ATOMIC_RELEASE);
+    __atomic_store_n(&box[0], before + 1, __ATOMIC_SEQ_CST);
+    if (__atomic_load_n(&box[4], __ATOMIC_SEQ_CST)) futex(&box[0], 1 /* FUTEX_WAKE */, 1, 0);
     for (uint32_t i = 1; __atomic_load_n(&box[1], __ATOMIC_ACQUIRE) == before; i++) {
         if (i % 256) continue;
         __atomic_store_n(&box[3], 1, __ATOMIC_RELEASE);

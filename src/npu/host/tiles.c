@@ -2,6 +2,7 @@
 #include "npu/host/tiles.h"
 
 #include <linux/futex.h>
+#include <signal.h>
 #include <stddef.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -31,9 +32,14 @@ static int play(struct npu_tile_acc *acc, const struct npu_machine *m, uint8_t *
     return 0;
 }
 
+static uint32_t *box_of(uint8_t *base)
+{
+    return (uint32_t *)(void *)base + NPU_BOX_TILE;
+}
+
 int npu_tiles_play(struct npu_tile_acc *acc, const struct npu_machine *machine, uint8_t *base)
 {
-    uint32_t *box = (uint32_t *)(void *)base + NPU_BOX_TILE, asked = __atomic_load_n(&box[0], __ATOMIC_ACQUIRE);
+    uint32_t *box = box_of(base), asked = __atomic_load_n(&box[0], __ATOMIC_ACQUIRE);
     uint32_t n = box[2];
     if (asked == box[1]) return 0;
     if (n > NPU_TILE_LIST) return -1;
@@ -42,4 +48,68 @@ int npu_tiles_play(struct npu_tile_acc *acc, const struct npu_machine *machine, 
     __atomic_store_n(&box[1], asked, __ATOMIC_SEQ_CST);
     if (__atomic_load_n(&box[3], __ATOMIC_SEQ_CST)) syscall(SYS_futex, &box[1], FUTEX_WAKE, 1, NULL, NULL, 0);
     return 1;
+}
+
+/* ---- a thread for it ---- */
+
+static void *play_on(void *user)
+{
+    struct npu_player *p = user;
+    uint32_t *box = box_of(p->base);
+    for (;;) {
+        uint32_t asked = __atomic_load_n(&box[0], __ATOMIC_SEQ_CST);
+        if (atomic_load(&p->stop)) return NULL;
+        /* What cannot be played is left to who waits: that says so. */
+        if (npu_player_play(p) <= 0) syscall(SYS_futex, &box[0], FUTEX_WAIT, asked, NULL, NULL, 0);
+    }
+}
+
+int npu_player_start(struct npu_player *p, const struct npu_machine *machine, uint8_t *base, struct lutra_error *err)
+{
+    sigset_t all, old;
+    p->machine = machine, p->base = base;
+    pthread_mutex_init(&p->lock, NULL);
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &old); /* signals are the application's own threads' */
+    p->started = pthread_create(&p->thread, NULL, play_on, p) == 0;
+    pthread_sigmask(SIG_SETMASK, &old, NULL);
+    if (!p->started) {
+        pthread_mutex_destroy(&p->lock);
+        return lutra_fail(err, LUTRA_E_NO_MEMORY, "npu-qemu: no thread");
+    }
+    npu_player_leave(p);
+    return 0;
+}
+
+void npu_player_stop(struct npu_player *p)
+{
+    if (!p->started) return;
+    uint32_t *box = box_of(p->base);
+    atomic_store(&p->stop, true);
+    __atomic_add_fetch(&box[0], 1, __ATOMIC_SEQ_CST); /* nobody else asks any more */
+    syscall(SYS_futex, &box[0], FUTEX_WAKE, 1, NULL, NULL, 0);
+    pthread_join(p->thread, NULL);
+    pthread_mutex_destroy(&p->lock);
+    p->started = false;
+}
+
+void npu_player_take(struct npu_player *p)
+{
+    __atomic_store_n(&box_of(p->base)[4], 0, __ATOMIC_SEQ_CST);
+}
+
+void npu_player_leave(struct npu_player *p)
+{
+    uint32_t *box = box_of(p->base);
+    __atomic_store_n(&box[4], 1, __ATOMIC_SEQ_CST);
+    if (__atomic_load_n(&box[0], __ATOMIC_SEQ_CST) != __atomic_load_n(&box[1], __ATOMIC_SEQ_CST)) /* asked meanwhile */
+        syscall(SYS_futex, &box[0], FUTEX_WAKE, 1, NULL, NULL, 0);
+}
+
+int npu_player_play(struct npu_player *p)
+{
+    pthread_mutex_lock(&p->lock);
+    int moved = npu_tiles_play(&p->acc, p->machine, p->base);
+    pthread_mutex_unlock(&p->lock);
+    return moved;
 }

@@ -2,7 +2,7 @@
  *
  * qemu-hexagon: a real Hexagon program in its own 32-bit address space, in a child process that maps the same memory.
  * Both see it coherently, so publish and acquire have nothing to do.  The tile unit, which QEMU lacks, is played by the
- * host while it waits (host/tiles.h).
+ * host (host/tiles.h).
  */
 #include <stdlib.h>
 #include <sys/mman.h>
@@ -20,13 +20,14 @@ struct child {
     pid_t pid;
     uint32_t polls;
     unsigned long ticks; /* that it has run */
-    struct npu_tile_acc acc;
+    struct npu_player player;
 };
 
 static void child_close(struct npu_transport *self)
 {
     struct child *c = (struct child *)self;
     npu_child_kill(&c->pid);
+    npu_player_stop(&c->player);
     if (self->base) munmap(self->base, self->end);
     free(c);
 }
@@ -34,7 +35,7 @@ static void child_close(struct npu_transport *self)
 static int child_poll(struct npu_session *session, struct lutra_error *err)
 {
     struct child *c = (struct child *)session;
-    int moved = npu_tiles_play(&c->acc, &session->npu.machine, session->npu.base);
+    int moved = npu_player_play(&c->player);
     if (moved < 0) return lutra_fail(err, LUTRA_E_DEVICE_LOST, "npu-qemu: a tile operation outside of TCM");
     if (!moved && c->polls++ % LOOK_EVERY == 0) TRY(npu_child_alive(&c->pid, err));
     return moved;
@@ -51,8 +52,17 @@ static void child_end(struct npu_session *session)
     npu_child_kill(&((struct child *)session)->pid);
 }
 
+static int child_wait(struct npu_transport *self, uint64_t ticket, uint64_t deadline_us, struct lutra_error *err)
+{
+    struct child *c = (struct child *)self;
+    npu_player_take(&c->player);
+    int rc = npu_session_wait(self, ticket, deadline_us, err);
+    npu_player_leave(&c->player);
+    return rc;
+}
+
 static const struct npu_transport_ops child_ops = {
-    .close = child_close, .submit = npu_session_submit, .wait = npu_session_wait};
+    .close = child_close, .submit = npu_session_submit, .wait = child_wait};
 
 /* The window as a file without a name: it is gone when both processes are. */
 static int map_window(struct child *c, int *fd, struct lutra_error *err)
@@ -77,6 +87,7 @@ static int begin(struct child *c, const struct npu_transport_settings *settings,
     TRY(npu_find_qemu(settings->qemu, qemu, err));
     TRY(map_window(c, fd, err));
     npu_ring_begin(&c->session.ring, npu->end, npu->machine.tcm_bytes, npu->machine.n_threads);
+    TRY(npu_player_start(&c->player, &npu->machine, npu->base, err));
     TRY(npu_child_start(&c->pid, qemu, program, *fd, err));
     return npu_session_meet(&c->session, clock_now_us(clock_real()) + START_US, err);
 }

@@ -3,6 +3,7 @@
  * Tile operations that a program under QEMU asks its host for: words of the mailbox from NPU_BOX_TILE on.
  *
  *     [0] lists asked  [1] lists answered  [2] operations of the list  [3] the program sleeps on [1]: wake it
+ *     [4] the host sleeps on [0]: wake it
  *     from NPU_TILE_FIRST on, per operation: code, two window offsets (a store: one), pairs of tiles
  */
 #ifndef LUTRA_NPU_WIRE_TILE_H
