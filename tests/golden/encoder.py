@@ -14,12 +14,7 @@ qwen3.
 import math
 import sys
 
-from bitnet import Gguf
-from operator import mul
-
-
-def dot(a, b):
-    return sum(map(mul, a, b))
+from linear import File, dot
 
 
 def add(a, b):
@@ -56,8 +51,7 @@ class Model:
         self.pooling = self.key("pooling_type")
 
     def linear(self, x, name):
-        w = self.t[name + ".weight"]
-        y = [[dot(row, a) for row in w] for a in x]
+        y = [self.t[name + ".weight"].times(a) for a in x]
         return [add(a, self.t[name + ".bias"][0]) for a in y] if name + ".bias" in self.t else y
 
     def rms_norm(self, x, name):
@@ -169,7 +163,7 @@ class Model:
 
 
 def main():
-    model, n, n_first = Model(Gguf(sys.argv[1])), int(sys.argv[2]), int(sys.argv[3])
+    model, n, n_first = Model(File(sys.argv[1])), int(sys.argv[2]), int(sys.argv[3])
     x = model.states([(i * 7919 + 13) % 251 for i in range(n)], n_first)
     for row in x + [model.pooled(x)]:
         print(*(f"{v:.9g}" for v in row))

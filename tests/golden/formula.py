@@ -12,11 +12,10 @@ and vLLM's qwen3_5_mtp.py; nothing is shared with the engine.  F32 files of qwen
 (with experts) and granitehybrid.
 """
 import math
-import operator
 import struct
 import sys
 
-from bitnet import Gguf
+from linear import File, State, dot
 
 
 def sigmoid(x):
@@ -29,10 +28,6 @@ def silu(x):
 
 def softplus(x):
     return x if x > 40 else math.log1p(math.exp(x))
-
-
-def dot(a, b):
-    return sum(map(operator.mul, a, b))
 
 
 def gelu_tanh(x):
@@ -78,7 +73,7 @@ class Model:
         return [a * r * b for a, b in zip(x, self.t[name + ".weight"][0])]
 
     def linear(self, x, name, rows=slice(None)):
-        return [dot(w, x) for w in self.t[name + ".weight"][rows]]
+        return self.t[name + ".weight"][rows].times(x)
 
     def heads(self, x, d):
         return [x[i : i + d] for i in range(0, len(x), d)]
@@ -113,7 +108,7 @@ class Model:
         taps = self.t[name + ".weight"]
         n = len(taps[0])
         past["conv"] = ([[0.0] * len(x)] * n + past["conv"] + [x])[-n:]
-        return [dot(taps[c], [t[c] for t in past["conv"]]) for c in range(len(x))]
+        return [dot(row, column) for row, column in zip(taps, zip(*past["conv"]))]
 
     def delta_net(self, x, b, past):
         d, n_k, n_v = self.key("ssm.state_size"), self.key("ssm.group_count"), self.key("ssm.time_step_rank")
@@ -122,17 +117,15 @@ class Model:
         v, z = self.heads(mixed[2 * n_k * d :], d), self.heads(self.linear(x, b + "attn_gate"), d)
         alpha, beta = self.linear(x, b + "ssm_alpha"), self.linear(x, b + "ssm_beta")
         if not past["state"]:
-            past["state"] = [[[0.0] * d for _ in range(d)] for _ in range(n_v)]
+            past["state"] = [State(d, d) for _ in range(n_v)]  # [d_v][d_k]
         out = []
         for h in range(n_v):
             qh, kh = unit(q[h % n_k], d**-0.5), unit(k[h % n_k])
             decay = math.exp(self.t[b + "ssm_a"][0][h] * softplus(alpha[h] + self.t[b + "ssm_dt.bias"][0][h]))
-            state = [[s * decay for s in row] for row in past["state"][h]]  # [d_k][d_v]
-            read = [sum(k * row[c] for k, row in zip(kh, state)) for c in range(d)]
-            more = [sigmoid(beta[h]) * (a - r) for a, r in zip(v[h], read)]
-            state = [[s + k * m for s, m in zip(row, more)] for k, row in zip(kh, state)]
-            past["state"][h] = state
-            y = self.norm([sum(q * row[c] for q, row in zip(qh, state)) for c in range(d)], b + "ssm_norm")
+            state = past["state"][h]
+            read = [decay * r for r in state.times(kh)]
+            state.update(decay, [sigmoid(beta[h]) * (a - r) for a, r in zip(v[h], read)], kh)
+            y = self.norm(state.times(qh), b + "ssm_norm")
             out += [a * silu(g) for a, g in zip(y, z[h])]
         return self.linear(out, b + "ssm_out")
 
@@ -299,17 +292,15 @@ class Granite(Model):
         mixed = [silu(a + c) for a, c in zip(self.conv(mixed, b + "ssm_conv1d", past), bias)]
         xs, write, read = self.heads(mixed[:inner], d), mixed[inner : inner + group * n], mixed[inner + group * n :]
         if not past["state"]:
-            past["state"] = [[[0.0] * d for _ in range(n)] for _ in range(n_head)]
+            past["state"] = [State(d, n) for _ in range(n_head)]
         out = []
         for h in range(n_head):
             at = h // (n_head // group) * n
             step = softplus(dt[h] + self.t[b + "ssm_dt.bias"][0][h])
             decay = math.exp(step * self.t[b + "ssm_a"][h][0])
-            state = [[s * decay + w * step * a for s, a in zip(row, xs[h])]
-                     for row, w in zip(past["state"][h], write[at : at + n])]
-            past["state"][h] = state
-            skip = self.t[b + "ssm_d"][h][0]
-            out += [sum(r * row[c] for r, row in zip(read[at : at + n], state)) + skip * xs[h][c] for c in range(d)]
+            state, skip = past["state"][h], self.t[b + "ssm_d"][h][0]
+            state.update(decay, [step * a for a in xs[h]], write[at : at + n])
+            out += [a + skip * x for a, x in zip(state.times(read[at : at + n]), xs[h])]
         out = [a * silu(g) for a, g in zip(out, z)]
         return self.linear(self.norm(out, b + "ssm_norm"), b + "ssm_out")
 
@@ -350,7 +341,7 @@ def token_at(i):
 
 
 def main():
-    file, n = Gguf(sys.argv[1]), int(sys.argv[2])
+    file, n = File(sys.argv[1]), int(sys.argv[2])
     model = {"gemma4": Gemma4, "granitehybrid": Granite}.get(file.key["general.architecture"], Model)(file)
     if sys.argv[3:] == ["gelu"]:
         model.gelu = gelu_table

@@ -34,6 +34,8 @@ static const struct option bench_table[] = {
         .help = "what each device of --device gets of every product, in proportion"},
     {"--plan", "PLAN", OPT_TEXT, AT(engine.plan), "PLAN",
         .help = "how devices share a pass: auto, even, one, solved, or a FILE of 'lutra profile'"},
+    {"--expert-ram", "EXPERT_RAM", OPT_TEXT, AT(engine.expert_ram), "SIZE",
+        .help = "memory for packed experts, such as 8G; the others are read from the file"},
     {"--timeline", "TIMELINE", OPT_TEXT, AT(engine.timeline), "FILE",
         .help = "what each device did in every pass of the last session, as JSON for chrome://tracing"},
     {"--isa", "ISA", OPT_TEXT, AT(engine.isa), "NAME", .help = "highest instruction set to use: avx2, avx512, amx"},

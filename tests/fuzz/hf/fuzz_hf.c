@@ -19,7 +19,7 @@
 #include "quantize/mix.h"
 #include "make/make.h"
 
-enum { SECONDS_PER_INPUT = 10, MAX_FILES = 8, MAX_FILE = 2 << 20 };
+enum { SECONDS_PER_INPUT = 10, MAX_FILES = 12, MAX_FILE = 4 << 20, STRIDE = 64 };
 
 /* Measured: at most 46 bytes for each of a file's, of JSON that is nothing but empty arrays. */
 enum { HEAP_FIXED = 256 << 10, HEAP_PER_BYTE = 64 };
@@ -68,20 +68,30 @@ static void save_text(const char *folder, const char *name, const char *text)
     save(folder, name, (const uint8_t *)text, strlen(text));
 }
 
-static void read_back(struct seed *s)
+/* The files of the seed's folder `inner`; "": itself. */
+static void read_back(struct seed *s, const char *inner)
 {
-    DIR *d = opendir(s->folder);
+    char path[600];
+    snprintf(path, sizeof path, "%s/%s", s->folder, inner);
+    DIR *d = opendir(path);
     if (!d) fuzz_fail("cannot read a seed");
     for (struct dirent *e; (e = readdir(d));) {
-        char path[512];
         struct file *f = &s->file[s->n_file];
-        if (e->d_name[0] == '.' || s->n_file == MAX_FILES) continue;
-        snprintf(f->name, sizeof f->name, "%.60s", e->d_name);
+        if (e->d_name[0] == '.') continue;
+        if (s->n_file == MAX_FILES) fuzz_fail("a seed of more files than expected");
+        snprintf(f->name, sizeof f->name, "%.20s%.40s", inner, e->d_name);
+        if (e->d_type == DT_DIR) {
+            strcat(f->name, "/");
+            read_back(s, strcpy(path, f->name));
+            continue;
+        }
         snprintf(path, sizeof path, "%s/%s", s->folder, f->name);
         FILE *in = fopen(path, "rb");
         f->bytes = malloc(MAX_FILE);
         if (!in || !f->bytes) fuzz_fail("cannot read a seed");
         f->n = fread(f->bytes, 1, MAX_FILE, in);
+        if (f->n == MAX_FILE) fuzz_fail("a seed of a larger file than expected");
+        f->bytes = realloc(f->bytes, f->n + 1);
         fclose(in);
         s->bytes += f->n;
         s->n_file++;
@@ -89,20 +99,44 @@ static void read_back(struct seed *s)
     closedir(d);
 }
 
+/* One or two layers of every kind of folder. */
+static const struct {
+    const char *shape;
+    int n_layer;
+    struct hf_form form;
+} floats[] = {
+    {"tiny-llama-24", 1, {.n_shard = 2, .merge_pairs = true}},
+    {"tiny-qwen3-40", 1, {.n_shard = 1, .rope_v5 = true}},
+    {"tiny-qwen2-16", 1, {.n_shard = 1, .text_config = true}},
+    {"tiny-qwen35", 1, {.n_shard = 1, .text_config = true}},
+    {"tiny-qwen35moe", 1, {.n_shard = 1, .together = true}},
+    {"tiny-qwen3moe", 1, {.n_shard = 1}},
+    {"tiny-gemma4", 2, {.n_shard = 1, .text_config = true}},
+    {"tiny-gemma4-moe", 1, {.n_shard = 1}},
+    {"tiny-gpt-oss", 1, {.n_shard = 1, .rope_v5 = true}},
+    {"tiny-lfm2", 2, {.n_shard = 1}},
+    {"tiny-lfm2moe", 2, {.n_shard = 1}},
+    {"tiny-granitehybrid", 2, {.n_shard = 1, .rope_v5 = true}},
+    {"tiny-granitehybrid-moe", 1, {.n_shard = 1}},
+    {"tiny-granite", 1, {.n_shard = 1, .granite4 = true}},
+    {"tiny-bert", 1, {.n_shard = 1}},
+    {"tiny-nomic-bert", 1, {.n_shard = 1}},
+    {"tiny-gemma-embedding", 1, {.n_shard = 1}},
+    {"tiny-qwen3-embedding", 1, {.n_shard = 1}},
+};
+
 static void make_seed(struct seed *s, int i)
 {
-    static const char *const shapes[] = {"tiny-llama-24", "tiny-qwen3-40", "tiny-qwen2-16"};
-    static const struct hf_form forms[] = {
-        {.n_shard = 2, .merge_pairs = true}, {.n_shard = 1, .rope_v5 = true}, {.n_shard = 1, .text_config = true}};
     struct weights_make_settings set = weights_make_default();
     struct lutra_error err;
     struct weights *w;
     char made[128];
-    set.shape = shapes[i];
-    set.n_layer = 1;
+    set.shape = floats[i].shape;
+    set.n_layer = floats[i].n_layer;
+    set.type = i % 3 ? QUANT_BF16 : QUANT_F16;
     snprintf(made, sizeof made, "%s/made.gguf", run.folder);
     if (weights_make_model(made, &set, &err) < 0 || weights_open(&w, made, &err) < 0) fuzz_fail("%s", err.what);
-    hf_write_folder(w, s->folder, &forms[i]);
+    hf_write_folder(w, s->folder, &floats[i].form);
     save_text(s->folder, "generation_config.json", "{\"eos_token_id\": [510, 509, 1], \"temperature\": 0.5}");
     if (i == 1) save_text(s->folder, "chat_template.jinja", "{% for m in messages %}{{ m.content }}{% endfor %}");
     weights_close(&w);
@@ -217,7 +251,7 @@ static void make_packed(const char *folder, const struct packed *as)
         "b\"]}}");
 }
 
-enum { N_FLOAT = 3, N_SEEDS = N_FLOAT + N_PACKED + 1 };
+enum { N_FLOAT = sizeof floats / sizeof *floats, N_SEEDS = N_FLOAT + N_PACKED + 1 };
 
 static void make_seeds(struct seed seed[N_SEEDS])
 {
@@ -230,7 +264,7 @@ static void make_seeds(struct seed seed[N_SEEDS])
             make_packed(seed[i].folder, &packed[i - N_FLOAT]);
         else
             make_vocabulary(seed[i].folder);
-        read_back(&seed[i]);
+        read_back(&seed[i], "");
     }
 }
 
@@ -333,7 +367,8 @@ static void touch(const struct weights *w)
         const struct tensor *t = weights_tensor_at(w, i);
         weights_prefetch(w, t);
         weights_fetch(w, t);
-        for (size_t k = 0; k < t->bytes; k++) sink += ((const uint8_t *)t->data)[k];
+        for (size_t k = 0; k < t->bytes; k += STRIDE) sink += ((const uint8_t *)t->data)[k];
+        if (t->bytes) sink += ((const uint8_t *)t->data)[t->bytes - 1];
         weights_drop_pages(w, t);
         const int32_t *order = weights_order(w, t);
         for (int64_t k = 0; order && k < t->ne[0]; k++)

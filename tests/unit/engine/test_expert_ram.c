@@ -102,7 +102,9 @@ static void check_on(const struct where *where, const char *shape, const char *t
     run(&o, info.n_vocab, want);
     close_it(&o);
     const int64_t budget[] = {0, total / 3, total - 1, total};
-    for (size_t b = 0; b < sizeof budget / sizeof *budget; b++) {
+    size_t n_budget = sizeof budget / sizeof *budget;
+    if (where->isa || where->device) n_budget = 2; /* what the others pack does not depend on the place */
+    for (size_t b = 0; b < n_budget; b++) {
         int64_t bytes = 0;
         open_with(&f, &o, budget[b], "");
         run(&o, info.n_vocab, got);

@@ -5,7 +5,7 @@
  */
 #include "engine_fixture.h"
 
-enum { TURNS = 10, FIRST = 100, ANSWER = 40, THOUGHT = 15, WORDS = 30, MOST = 8 };
+enum { TURNS = 10, FIRST = 100, ANSWER = 40, THOUGHT = 15, WORDS = 30, MOST = 8, TEXT = 34 };
 
 struct heard {
     int32_t token[MOST][ANSWER];
@@ -75,6 +75,52 @@ static lutra_session *open_session(const struct fixture *f, int n_seq)
     ss.experiment = fixture_row_cost(0.01f); /* every draft pays */
     OK(lutra_session_open(&s, f->model, &ss, err));
     return s;
+}
+
+/* Logits behind each token of a text, evaluated `step` rows at a time in a sequence of its own. */
+static void evaluate(const struct fixture *f, int step, float (*out)[512])
+{
+    lutra_session *s = open_session(f, 2);
+    struct lutra_row row[TEXT];
+    int32_t seq;
+    OK(lutra_seq_open(s, TEXT, &seq, err));
+    for (int first = 0, n; first < TEXT; first += n) {
+        n = step < TEXT - first ? step : TEXT - first;
+        for (int i = 0; i < n; i++)
+            row[i] = (struct lutra_row){token_at(first + i), first + i, seq, i - 1, LUTRA_WANT_LOGITS, 0};
+        OK(lutra_forward(s, row, n, sizeof *row, err));
+        for (int i = 0; i < n; i++) memcpy(out[first + i], lutra_forward_result(s, i)->logits, sizeof *out);
+    }
+    lutra_session_close(&s);
+}
+
+/* A delta rule, a short convolution, Mamba-2: token by token or many at once, on each instruction set. */
+static void check_states(const struct where *where)
+{
+    static const char *const shapes[] = {"tiny-granitehybrid", "tiny-qwen35", "tiny-lfm2"};
+    static const int steps[] = {17, TEXT};
+    static float want[TEXT][512], got[TEXT][512];
+    if (where->device && !strcmp(where->device, "npu-qemu"))
+        return; /* the CPU keeps the states: as npu-sim, and slow */
+    for (size_t k = 0; k < (where->isa ? sizeof shapes / sizeof *shapes : 1); k++) {
+        struct fixture f;
+        fixture_open_on(&f, where, shapes[k], "Q8_0", 1 + (int)k % 2);
+        evaluate(&f, 1, want);
+        for (size_t i = 0; i < sizeof steps / sizeof *steps; i++) {
+            evaluate(&f, steps[i], got);
+            for (int t = 0; t < TEXT; t++)
+                if (memcmp(want[t], got[t], sizeof *got) != 0)
+                    fail_msg("%s, %s %s: token %d in a pass of %d differs", shapes[k],
+                        where->device ? where->device : "", where->isa ? where->isa : "", t, steps[i]);
+        }
+        fixture_close(&f);
+    }
+}
+
+static void rows_do_not_depend_on_their_pass(void **state)
+{
+    (void)state;
+    fixture_everywhere(check_states);
 }
 
 /* The next turn's prompt has the last answer without its thoughts, as templates of reasoning models write it: a turn
@@ -184,7 +230,8 @@ static void a_conversation_that_rolls_keeps_its_system_prompt(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(turns_of_a_chat_reuse_states),
+    const struct CMUnitTest tests[] = {cmocka_unit_test(rows_do_not_depend_on_their_pass),
+        cmocka_unit_test(turns_of_a_chat_reuse_states),
         cmocka_unit_test(a_conversation_that_rolls_keeps_its_system_prompt),
         cmocka_unit_test(samples_that_wait_say_the_same), cmocka_unit_test(drafts_change_nothing)};
     return cmocka_run_group_tests(tests, NULL, NULL);
