@@ -17,6 +17,7 @@ struct server_model {
     const char *const *name; /* [n_name] */
     int n_name;
     const char *path; /* to show */
+    char digest[65];  /* a name of its content in hexadecimal digits, as Ollama's clients compare models by */
 };
 
 /* An open model and a session of it.  n_seq samples run at once. */

@@ -110,9 +110,16 @@ static int choose_template(struct rendering *r, const char *source, struct lutra
 static int render(void *user, const json_t *variables, struct text_template_text *out, struct lutra_error *err)
 {
     const struct rendering *r = user;
-    const struct text_template_input input = {
+    struct text_template_input input = {
         .variables = variables, .own = r->own, .now = (int64_t)time(NULL), .work = r->work};
-    return text_template_render(r->chat, &input, out, err);
+    int rc = text_template_render(r->chat, &input, out, err);
+    json_t *described = rc == LUTRA_E_FORMAT ? chat_describe_tools(variables) : NULL;
+    if (!described) return rc;
+    struct lutra_error why; /* nothing new: the first one counts */
+    input.variables = described;
+    if (text_template_render(r->chat, &input, out, &why) == 0) rc = 0;
+    json_decref(described);
+    return rc;
 }
 
 /* Reasoning that the template opens is closed again where none is wanted; a text of channels begins with its answer. */

@@ -117,6 +117,22 @@ void chat_name_reasoning(json_t *variables, const char *source)
     }
 }
 
+json_t *chat_describe_tools(const json_t *variables)
+{
+    bool lacks = false;
+    json_t *list = json_deep_copy(json_object_get(variables, "tools")), *out = NULL;
+    for (size_t i = 0; i < json_array_size(list); i++) {
+        json_t *tool = json_array_get(list, i), *function = json_object_get(tool, "function");
+        if (!function) function = tool;
+        if (!json_is_object(function) || json_object_get(function, "description")) continue;
+        lacks = json_object_set_new(function, "description", json_string("")) == 0;
+    }
+    if (lacks) out = json_copy((json_t *)variables);
+    if (out) json_object_set(out, "tools", list);
+    json_decref(list);
+    return out;
+}
+
 /* ---- what a message says ---- */
 
 /* Text i of a content, which is text or typed parts; NULL behind the last.  Parts of other types have none. */

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: MIT
 """Several models by name: opened when asked for, closed when idle or when another needs the place."""
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -17,6 +18,7 @@ folder = tempfile.TemporaryDirectory()
 os.mkdir(folder.name + "/deep")
 for name, at in (("abacus-1m-f16", ""), ("abacus-xs-f16", ""), ("abacus-3m-f16", "/deep")):
     os.symlink(f"{SOURCE}/models/{name}.gguf", f"{folder.name}{at}/{name}.gguf")
+os.symlink(f"{SOURCE}/models/abacus-xs-prm-f16.gguf", f"{folder.name}/a-prm.gguf")  # a verifier answers nobody
 with open(folder.name + "/broken.gguf", "wb") as f:
     f.write(b"GGUF" + os.urandom(200))
 
@@ -41,6 +43,8 @@ for start in ([LUTRA, "serve", "--models-dir", folder.name], [LUTRA, "serve"]):
 s = Server("--models-dir", folder.name, "--models-max", "2", model=None)
 equal({m["id"] for m in s.get("/v1/models")[1]["data"]}, {"abacus-1m-f16", "abacus-3m-f16", "abacus-xs-f16", "broken"}, "models")
 equal(loaded(s), set(), "none is open at first")
+digests = [m["digest"] for m in s.get("/api/tags")[1]["models"]]
+check(len(set(digests)) == 4 and all(re.fullmatch("[0-9a-f]{64}", d) for d in digests), "each content has a digest", digests)
 for path in ("/props", "/slots", "/api/tags", "/api/ps", "/metrics", "/"):
     equal(s.ask("GET", path)[0], 200, f"{path} without an open model")
 status, r = ask(s, "abacus-1m-f16")

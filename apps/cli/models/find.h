@@ -31,6 +31,12 @@ void models_free(struct model_list *list);
 /* One to begin with; NULL: none runs here. */
 const struct found_model *models_first(const struct model_list *list);
 
+/* A verifier, by its file's key lutra.prm.step_mark: it scores steps and answers nobody. */
+bool model_verifies(const struct found_model *m);
+/* A name of its content, 64 hexadecimal digits: SHA-256 of the size and the first and last 64 KiB of its file (of a
+ * folder, of its config.json and its weights' index or file).  Not of the whole: that takes a second a gigabyte. */
+void model_digest(const char *path, char hex[65]);
+
 /* Those in a folder, and two deep in its folders. */
 void models_in(struct model_list *out, const char *folder);
 

@@ -38,7 +38,7 @@ static int list_sets(void *opts, struct option_set *set)
 struct facts {
     char size[32], type[16], arch[32];
     char verdict[512];
-    bool fits;
+    bool fits, verifies;
 };
 
 /* The type most bytes are in. */
@@ -84,13 +84,14 @@ static void read_facts(const struct found_model *m, struct facts *out)
 {
     char *text = NULL;
     struct lutra_error err = {0};
-    *out = (struct facts){"-", "-", "-", "", false};
+    *out = (struct facts){"-", "-", "-", "", false, false};
     if (m->why || lutra_inspect(m->path, &text, &err) < 0) {
         snprintf(out->verdict, sizeof out->verdict, "%s", m->why ? m->why : err.what);
         return;
     }
     json_t *root = json_loads(text, 0, NULL);
-    const char *arch = json_string_value(json_object_get(json_object_get(root, "metadata"), "general.architecture"));
+    const json_t *metadata = json_object_get(root, "metadata");
+    const char *arch = json_string_value(json_object_get(metadata, "general.architecture"));
     const json_t *lacks = json_object_get(root, "lacks");
     bytes_text(json_number_value(json_object_get(root, "bytes")), out->size, sizeof out->size);
     name_type(json_object_get(root, "tensors"), out->type, sizeof out->type);
@@ -100,8 +101,16 @@ static void read_facts(const struct found_model *m, struct facts *out)
         snprintf(out->verdict, sizeof out->verdict, "%s", lack);
     else
         judge_memory(json_object_get(root, "memory"), out);
+    out->verifies = json_object_get(metadata, "lutra.prm.step_mark") != NULL;
     json_decref(root);
     lutra_free(text);
+}
+
+bool model_verifies(const struct found_model *m)
+{
+    struct facts f;
+    read_facts(m, &f);
+    return f.verifies;
 }
 
 /* A cell, blanks up to its width. */
@@ -123,12 +132,13 @@ static bool print_model(const struct found_model *m, int width, bool path)
     print_cell(f.arch, 12);
     print_cell(m->place, 14);
     print_plain(f.verdict, strlen(f.verdict));
+    if (f.verifies) fputs(", a verifier: --prm", stdout);
     putchar('\n');
-    if (!path) return f.fits;
+    if (!path) return f.fits && !f.verifies;
     fputs("  ", stdout);
     print_plain(m->path, strlen(m->path));
     putchar('\n');
-    return f.fits;
+    return f.fits && !f.verifies;
 }
 
 /* The one to begin with so far, or m where that is better: the user's first that runs, or else the best of ours at
@@ -145,7 +155,7 @@ const struct found_model *models_first(const struct model_list *list)
     struct facts f;
     for (int i = 0; i < list->n && !interrupted(); i++) {
         read_facts(&list->model[i], &f);
-        first = better(first, &list->model[i], f.fits);
+        first = better(first, &list->model[i], f.fits && !f.verifies);
     }
     return first;
 }

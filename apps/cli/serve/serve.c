@@ -249,7 +249,8 @@ static void add_model(struct service *v, const char *const *name, int n, const c
     v->model = grow_memory(v->model, (size_t)(i + 1) * sizeof *v->model);
     const char **names = get_memory((size_t)n * sizeof *names);
     for (int k = 0; k < n; k++) names[k] = copy_text(name[k]);
-    v->model[i] = (struct server_model){names, n, path};
+    v->model[i] = (struct server_model){names, n, path, ""};
+    model_digest(path, v->model[i].digest);
     v->opts->set.model = v->model;
 }
 
@@ -259,7 +260,7 @@ static int name_folder(struct service *v)
     const char *folder = v->opts->models_folder;
     models_in(&v->found, folder);
     for (int i = 0; i < v->found.n; i++)
-        if (!v->found.model[i].why)
+        if (!v->found.model[i].why && !model_verifies(&v->found.model[i]))
             add_model(v, (const char *const *)&v->found.model[i].name, 1, v->found.model[i].path);
     v->opts->set.open_when_asked = true;
     if (v->opts->set.n_model > 0) return 0;
@@ -278,7 +279,7 @@ static int name_found(struct service *v)
     }
     add_model(v, (const char *const *)&first->name, 1, first->path);
     for (int i = 0; i < v->found.n; i++)
-        if (!v->found.model[i].why && &v->found.model[i] != first)
+        if (!v->found.model[i].why && &v->found.model[i] != first && !model_verifies(&v->found.model[i]))
             add_model(v, (const char *const *)&v->found.model[i].name, 1, v->found.model[i].path);
     if (!v->opts->engine.quiet)
         say("no model is named: of those on this machine (lutra models) %s answers; requests and the page may name "

@@ -356,7 +356,7 @@ int main(int argc, char **argv)
     struct server_judge judges[] = {{"likelihood", 0, true}};
     struct server_settings settings;
     struct server server = {.set = &settings};
-    struct server_model model = {&name, 1, "tiny"};
+    struct server_model model = {.name = &name, .n_name = 1, .path = "tiny"};
     struct served m = {.state = MODEL_OPEN, .server = &server, .set = &model, .loaded = {.n_seq = 4, .judge = &judge}};
     struct lutra_verifier_settings verifier;
     struct lutra_runtime_settings threads;

@@ -184,6 +184,43 @@ static void templates_have_names(void **state)
     unlink(path);
 }
 
+static int render_json(struct fixture *f, const char *source, const char *json, char **text, struct lutra_error *err)
+{
+    struct lutra_chat chat;
+    size_t n;
+    lutra_chat_init(&chat, sizeof chat);
+    chat.chat_template = source;
+    chat.json = json;
+    chat.n_json = strlen(json);
+    return lutra_chat_render(f->model, &chat, text, &n, err);
+}
+
+/* OpenAI's API does not ask for a tool's description; a template that does gets an empty one, others what was given. */
+static void tools_need_no_description(void **state)
+{
+    (void)state;
+    struct fixture f;
+    struct lutra_error why = {0};
+    char *text = NULL;
+    static const char json[] = "{\"messages\": [{\"role\": \"user\", \"content\": \"hi\"}], \"tools\": [{\"type\": "
+                               "\"function\", \"function\": {\"name\": \"f\"}}, {\"name\": \"g\", \"description\": "
+                               "\"d\"}]}";
+    open_model(&f);
+    OK(render_json(&f,
+        "{% for t in tools %}{% set t = t.function or t %}{{ '//' + t.description + t.name }};{% endfor %}"
+        "{{ messages[0].content }}",
+        json, &text, err));
+    assert_string_equal(text, "//f;//dg;hi");
+    lutra_free(text);
+    OK(render_json(&f, "{{ tools[0]|tojson }}{{ messages[0].content }}", json, &text, err));
+    assert_null(strstr(text, "description"));
+    lutra_free(text);
+    text = NULL;
+    assert_int_equal(render_json(&f, "{{ '' + tools[0].function.parameters.x }}", json, &text, &why), LUTRA_E_FORMAT);
+    assert_non_null(strstr(why.what, "undefined"));
+    fixture_close(&f);
+}
+
 /* Templates that change `x`, the text of a message: what they make of it. */
 static const char *const expressions[] = {"x", "x|lower", "x|upper|lower", "x|title|lower", "x|capitalize", "x|trim",
     "x|string", "x|replace('<b>', '')", "x|replace('B', 'b')|replace('q', '')", "x|e", "x|safe", "x|tojson",
@@ -487,6 +524,7 @@ int main(void)
         cmocka_unit_test(halves_do_not_join),
         cmocka_unit_test(a_length_says_where_a_message_ends),
         cmocka_unit_test(templates_have_names),
+        cmocka_unit_test(tools_need_no_description),
         cmocka_unit_test(no_operation_makes_input_a_control_token),
         cmocka_unit_test(no_leaf_of_json_is_a_control_token),
         cmocka_unit_test(a_role_is_a_word),
