@@ -41,6 +41,7 @@ static void consume(struct call_parser *p, size_t n)
 static void tell_text(struct call_parser *p, size_t n, const struct call_sink *to)
 {
     if (n > 0) to->text(to->user, p->in.bytes, n, false);
+    if (n > 0) p->called = false;
     consume(p, n);
 }
 
@@ -412,7 +413,14 @@ static bool step_header(struct call_parser *p, const struct call_sink *to)
 {
     static const char end[] = "<|message|>", call[] = "to=functions.";
     if (p->in.n == 0) return false;
-    if (p->first && p->in.bytes[0] != '<') return give_up(p);
+    if (p->first && may_become(p, 0, " to=")) return false;
+    if (p->first && p->in.bytes[0] != '<' &&
+        !begins(p, 0, " to=")) { /* the prompt ended in its header, or it has none */
+        p->first = false;
+        p->depth = ANSWER;
+        p->state = BODY;
+        return true;
+    }
     size_t at = find(p, end);
     if (at == SIZE_MAX) return p->in.n > HEAD_MOST && give_up(p);
     p->first = false;
@@ -431,12 +439,12 @@ static bool step_header(struct call_parser *p, const struct call_sink *to)
 
 static bool step_body(struct call_parser *p, const struct call_sink *to)
 {
-    static const char *const ends[] = {"<|end|>", "<|call|>", "<|return|>"};
+    static const char *const ends[] = {"<|end|>", "<|call|>", "<|return|>", "<|start|>", "<|channel|>"};
     size_t end = SIZE_MAX, n_mark = 0, held = 0;
-    for (int i = 0; i < 3; i++) {
+    for (int i = 0; i < 5; i++) {
         if (find(p, ends[i]) < end) {
             end = find(p, ends[i]);
-            n_mark = strlen(ends[i]);
+            n_mark = i < 3 ? strlen(ends[i]) : 0; /* the last two belong to the header that follows */
         }
         if (may_begin(p, ends[i]) > held) held = may_begin(p, ends[i]);
     }

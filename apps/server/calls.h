@@ -35,7 +35,8 @@ struct call_parser {
     struct text in;      /* not yet told */
     size_t at;           /* of it, looked at by the state */
     int depth;           /* of arguments under way */
-    bool quoted, escaped, in_object, called, first;
+    bool quoted, escaped, in_object, first;
+    bool called; /* no text stands behind the last call */
     char name[128];
 };
 

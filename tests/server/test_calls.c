@@ -113,6 +113,10 @@ static void llama(void **state)
         "<<f>>{}<<g>>{\"a\": null}");
     expect_always(CALLS_LLAMA, NULL, "{\"answer\": 5}", "{\"answer\": 5}");
     expect_always(CALLS_LLAMA, NULL, "It is {\"name\": \"f\"}", "It is {\"name\": \"f\"}");
+    /* An object counts at the start and right behind a call, wherever the text is cut. */
+    expect_always(CALLS_LLAMA, NULL,
+        "{\"name\": \"f\", \"parameters\": {}} a;{}.<|python_tag|>{\"name\": \"g\", \"parameters\": {}}",
+        "<<f>>{} a;{}.<<g>>{}");
 }
 
 static void mistral(void **state)
@@ -138,6 +142,13 @@ static void harmony(void **state)
         "Think.<<f>>{\"x\": 1}");
     expect_always(CALLS_HARMONY, NULL, "<|channel|>final<|message|>4 < 5<|return|>", "4 < 5");
     expect_always(CALLS_HARMONY, NULL, "plain <|x|>", "plain <|x|>");
+    /* The prompt ends in <|start|>assistant, which a recipient may follow, or where the answer begins. */
+    expect_always(CALLS_HARMONY, NULL, " to=functions.f<|channel|>commentary json<|message|>{\"x\": 1}<|call|>",
+        "<<f>>{\"x\": 1}");
+    expect_always(CALLS_HARMONY, NULL, " to=you", " to=you");
+    expect_always(CALLS_HARMONY, NULL,
+        "Wait.<|end|><|start|>assistant<|channel|>commentary to=functions.f<|message|>{}", "Wait.<<f>>{}");
+    expect_always(CALLS_HARMONY, NULL, "Wait.<|channel|>commentary to=functions.f<|message|>{}", "Wait.<<f>>{}");
     expect_always(CALLS_HARMONY, NULL, "<|channel|>final<|message|>cut <|en", "cut <|en");
 }
 
