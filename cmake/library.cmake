@@ -11,14 +11,10 @@ foreach(room IN LISTS rooms)
 endforeach()
 set(needs PkgConfig::JANSSON PkgConfig::PCRE2 PkgConfig::UTF8PROC Threads::Threads m ${CMAKE_DL_LIBS})
 set(optional_modules "") # what pkg-config calls the optional libraries that this build has
-foreach(pair "SQLITE;sqlite3" "LIBXML2;libxml-2.0")
-  list(GET pair 0 library)
-  list(GET pair 1 module)
-  if(${library}_FOUND)
-    list(APPEND needs PkgConfig::${library})
-    string(APPEND optional_modules " ${module}")
-  endif()
-endforeach()
+if(SQLITE_FOUND)
+  list(APPEND needs PkgConfig::SQLITE)
+  string(APPEND optional_modules " sqlite3")
+endif()
 
 # Static: one object, in which all other names are local, so that they cannot meet a program's.
 set(whole ${PROJECT_BINARY_DIR}/lutra.o)

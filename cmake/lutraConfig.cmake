@@ -7,8 +7,7 @@ if(PkgConfig_FOUND)
   pkg_check_modules(JANSSON QUIET IMPORTED_TARGET jansson)
   pkg_check_modules(PCRE2 QUIET IMPORTED_TARGET libpcre2-8)
   pkg_check_modules(UTF8PROC QUIET IMPORTED_TARGET libutf8proc)
-  pkg_check_modules(SQLITE QUIET IMPORTED_TARGET sqlite3) # where the library was built with them
-  pkg_check_modules(LIBXML2 QUIET IMPORTED_TARGET libxml-2.0)
+  pkg_check_modules(SQLITE QUIET IMPORTED_TARGET sqlite3) # where the library was built with it
 endif()
 include(${CMAKE_CURRENT_LIST_DIR}/lutraTargets.cmake)
 if(NOT TARGET lutra::lutra)

@@ -3,8 +3,7 @@
 #include <string.h>
 #include <time.h>
 
-#include <microhttpd.h>
-
+#include "mhd.h"
 #include "models.h"
 #include "state.h"
 
@@ -80,7 +79,7 @@ static void wake(struct exchange *x)
 {
     if (!x->suspended || !x->connection) return;
     x->suspended = false;
-    MHD_resume_connection(x->connection);
+    mhd()->resume_connection(x->connection);
 }
 
 void exchange_wake(struct exchange *x)

@@ -7,9 +7,8 @@
 #include <string.h>
 #include <strings.h>
 
-#include <microhttpd.h>
-
 #include "http.h"
+#include "mhd.h"
 #include "page.h"
 #include "state.h"
 #include "translate.h"
@@ -22,12 +21,12 @@ enum {
 
 const char *http_header(const struct exchange *x, const char *name)
 {
-    return MHD_lookup_connection_value(x->connection, MHD_HEADER_KIND, name);
+    return mhd()->lookup_connection_value(x->connection, MHD_HEADER_KIND, name);
 }
 
 static struct link *link_of(struct MHD_Connection *c)
 {
-    const union MHD_ConnectionInfo *info = MHD_get_connection_info(c, MHD_CONNECTION_INFO_SOCKET_CONTEXT);
+    const union MHD_ConnectionInfo *info = mhd()->get_connection_info(c, MHD_CONNECTION_INFO_SOCKET_CONTEXT);
     return info ? info->socket_context : NULL;
 }
 
@@ -35,7 +34,7 @@ static struct link *link_of(struct MHD_Connection *c)
 
 static void add_header(struct MHD_Response *r, const char *name, const char *value)
 {
-    if (MHD_add_response_header(r, name, value) == MHD_NO) return; /* no memory: the answer goes without it */
+    if (mhd()->add_response_header(r, name, value) == MHD_NO) return; /* no memory: the answer goes without it */
 }
 
 static void add_headers(struct exchange *x, struct MHD_Response *r, const char *type)
@@ -61,8 +60,8 @@ static enum MHD_Result queue(struct exchange *x, int status, struct MHD_Response
 {
     if (!r) return MHD_NO;
     x->status = status;
-    enum MHD_Result rc = MHD_queue_response(x->connection, (unsigned)status, r);
-    MHD_destroy_response(r);
+    enum MHD_Result rc = mhd()->queue_response(x->connection, (unsigned)status, r);
+    mhd()->destroy_response(r);
     return rc;
 }
 
@@ -70,7 +69,7 @@ static enum MHD_Result send_text(struct exchange *x, int status, const char *typ
 {
     if (t->failed) return MHD_NO;
     x->sent_bytes = t->n;
-    struct MHD_Response *r = MHD_create_response_from_buffer(t->n, t->bytes, MHD_RESPMEM_MUST_COPY);
+    struct MHD_Response *r = mhd()->create_response_from_buffer(t->n, t->bytes, MHD_RESPMEM_MUST_COPY);
     if (r) add_headers(x, r, type);
     return queue(x, status, r);
 }
@@ -108,7 +107,7 @@ static ssize_t read_more(void *user, uint64_t position, char *out, size_t n_max)
         x->ping = false;
         if (!gone && !ping && !done && x->events.n == 0) {
             x->suspended = true;
-            MHD_suspend_connection(x->connection);
+            mhd()->suspend_connection(x->connection);
             pthread_mutex_unlock(&x->lock);
             return 0;
         }
@@ -136,7 +135,7 @@ static void release(void *user)
 
 static enum MHD_Result send_stream(struct exchange *x)
 {
-    struct MHD_Response *r = MHD_create_response_from_callback(MHD_SIZE_UNKNOWN, BLOCK_BYTES, read_more, x, release);
+    struct MHD_Response *r = mhd()->create_response_from_callback(MHD_SIZE_UNKNOWN, BLOCK_BYTES, read_more, x, release);
     if (!r) return MHD_NO;
     atomic_fetch_add(&x->refs, 1);
     add_headers(x, r, x->route->dialect->stream_type);
@@ -164,7 +163,7 @@ static enum MHD_Result send_file(struct exchange *x)
     bool known = page_is_known(f, http_header(x, "If-None-Match"));
     x->sent_bytes = known ? 0 : f->n;
     struct MHD_Response *r =
-        MHD_create_response_from_buffer(x->sent_bytes, (void *)(uintptr_t)f->bytes, MHD_RESPMEM_PERSISTENT);
+        mhd()->create_response_from_buffer(x->sent_bytes, (void *)(uintptr_t)f->bytes, MHD_RESPMEM_PERSISTENT);
     if (!r) return MHD_NO;
     add_headers(x, r, known ? NULL : f->type);
     add_header(r, "ETag", f->etag);
@@ -186,7 +185,7 @@ static enum MHD_Result answer_now(struct exchange *x)
 /* A preflight, or the question what may be sent; guard_check() has looked at the page. */
 static enum MHD_Result answer_options(struct exchange *x)
 {
-    struct MHD_Response *r = MHD_create_response_from_buffer(0, "", MHD_RESPMEM_PERSISTENT);
+    struct MHD_Response *r = mhd()->create_response_from_buffer(0, "", MHD_RESPMEM_PERSISTENT);
     const char *wanted = http_header(x, "Access-Control-Request-Headers");
     if (!r) return MHD_NO;
     add_headers(x, r, NULL);
@@ -236,7 +235,7 @@ static enum MHD_Result go_on(struct exchange *x)
     bool gone = atomic_load(&x->gone), ready = x->ready;
     if (!gone && !ready) {
         x->suspended = true;
-        MHD_suspend_connection(x->connection);
+        mhd()->suspend_connection(x->connection);
     }
     bool streams = ready && x->ask.stream && x->problem.status == 0;
     pthread_mutex_unlock(&x->lock);
@@ -323,7 +322,7 @@ static void on_connection(void *user, struct MHD_Connection *c, void **state, en
     struct server *s = user;
     struct link *l = *state;
     if (code == MHD_CONNECTION_NOTIFY_STARTED) {
-        const union MHD_ConnectionInfo *info = MHD_get_connection_info(c, MHD_CONNECTION_INFO_CONNECTION_FD);
+        const union MHD_ConnectionInfo *info = mhd()->get_connection_info(c, MHD_CONNECTION_INFO_CONNECTION_FD);
         *state = l = info ? watch_open(s, info->connect_fd) : NULL;
         watch_set(s, l, LINK_SENDS, NULL);
     } else if (l) {
@@ -335,7 +334,7 @@ static void on_connection(void *user, struct MHD_Connection *c, void **state, en
 int http_start(struct server *s)
 {
     unsigned flags = MHD_USE_EPOLL_INTERNAL_THREAD | MHD_ALLOW_SUSPEND_RESUME;
-    s->daemon = MHD_start_daemon(flags, 0, NULL, NULL, on_request, s, MHD_OPTION_LISTEN_SOCKET, s->listen_fd,
+    s->daemon = mhd()->start_daemon(flags, 0, NULL, NULL, on_request, s, MHD_OPTION_LISTEN_SOCKET, s->listen_fd,
         MHD_OPTION_NOTIFY_COMPLETED, on_completed, s, MHD_OPTION_NOTIFY_CONNECTION, on_connection, s,
         MHD_OPTION_CONNECTION_LIMIT, (unsigned)s->set->n_connection, MHD_OPTION_CONNECTION_TIMEOUT,
         (unsigned)s->set->time_out_s * 2, MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)HEAD_BYTES,
@@ -345,11 +344,11 @@ int http_start(struct server *s)
 
 void http_quiesce(struct server *s)
 {
-    MHD_quiesce_daemon(s->daemon); /* the socket stays listen.c's */
+    mhd()->quiesce_daemon(s->daemon); /* the socket stays listen.c's */
 }
 
 void http_stop(struct server *s)
 {
-    if (s->daemon) MHD_stop_daemon(s->daemon);
+    if (s->daemon) mhd()->stop_daemon(s->daemon);
     s->daemon = NULL;
 }

@@ -15,6 +15,7 @@
 #include <unistd.h>
 
 #include "documents.h"
+#include "mhd.h"
 #include "models.h"
 #include "state.h"
 
@@ -113,6 +114,11 @@ static void drain(struct server *s, int fd)
 
 static int start(struct server *s)
 {
+    const char *why = mhd_load();
+    if (why) {
+        s->set->say("libmicrohttpd cannot be loaded (Debian: libmicrohttpd12): %s", why);
+        return -1;
+    }
     if (guard_open(s) < 0 || listen_open(s) < 0 || !documents_check(s) || models_start(s) < 0) return -1;
     if (watch_start(s) < 0 || work_start(s) < 0 || front_start(s) < 0 || http_start(s) < 0) {
         s->set->say("the server cannot start: %s", strerror(errno));

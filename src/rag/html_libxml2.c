@@ -1,17 +1,42 @@
 /* SPDX-License-Identifier: MIT
  *
- * HTML through libxml2's parser, as events: no tree is built, nothing is loaded, no entity can grow.
+ * HTML through libxml2's parser, as events: no tree is built, nothing is loaded, no entity can grow.  The library is
+ * loaded with the first document: with ICU behind it, it took every program longer to start than all others.
  */
 #include <ctype.h>
+#include <dlfcn.h>
 #include <libxml/HTMLparser.h>
 #include <libxml/parserInternals.h>
 #include <limits.h>
+#include <stddef.h>
 #include <string.h>
 #include <strings.h>
 
 #include "base/status.h"
 #include "rag/charset.h"
 #include "text/utf8.h"
+
+#if LIBXML_VERSION < 21400
+#define LIBRARY "libxml2.so.2"
+#else
+#define LIBRARY "libxml2.so.16"
+#endif
+#define XML_CALLS(X)                                                                                                   \
+    X(xmlStopParser)                                                                                                   \
+    X(xmlFindCharEncodingHandler)                                                                                      \
+    X(xmlSwitchToEncoding)                                                                                             \
+    X(xmlSetStructuredErrorFunc)                                                                                       \
+    X(__xmlStructuredError)                                                                                            \
+    X(__xmlStructuredErrorContext)                                                                                     \
+    X(htmlCreateMemoryParserCtxt)                                                                                      \
+    X(htmlCtxtUseOptions)                                                                                              \
+    X(htmlParseDocument)                                                                                               \
+    X(htmlFreeParserCtxt)
+#define XML_CALL(name) __typeof__(name) *name;
+#define XML_PLACE(name) {#name, offsetof(struct xml_calls, name)},
+struct xml_calls {
+    XML_CALLS(XML_CALL)
+};
 
 enum {
     DEPTH_MAX = 512,   /* libxml2 walks its stack of open elements at each end tag: a bound on that product */
@@ -22,6 +47,7 @@ enum {
 };
 
 struct reader {
+    const struct xml_calls *xml;
     struct text *out;
     xmlParserCtxtPtr parser;
     size_t n_max;
@@ -122,7 +148,7 @@ static void on_start(void *user, const xmlChar *name, const xmlChar **attributes
     (void)attributes;
     if (++r->depth > DEPTH_MAX) {
         r->too_deep = true;
-        xmlStopParser(r->parser);
+        r->xml->xmlStopParser(r->parser);
         return;
     }
     const struct element *e = find_element(name);
@@ -188,7 +214,8 @@ static void on_error(void *user, xmlErrorPtr e)
 
 /* The charset that the head of an HTML text names, where iconv knows it and it is not UTF-8; NULL = read it as
  * UTF-8. */
-static xmlCharEncodingHandlerPtr declared_charset(const char *html, size_t n, char name[NAME_BYTES])
+static xmlCharEncodingHandlerPtr declared_charset(
+    const struct xml_calls *xml, const char *html, size_t n, char name[NAME_BYTES])
 {
     static const char key[] = "charset=";
     size_t looked = n < HEAD_BYTES ? n : HEAD_BYTES;
@@ -201,8 +228,9 @@ static xmlCharEncodingHandlerPtr declared_charset(const char *html, size_t n, ch
             len++;
         memcpy(name, html + at, len);
         name[len] = 0;
-        return len && strcasecmp(name, "utf-8") != 0 && strcasecmp(name, "utf8") != 0 ? xmlFindCharEncodingHandler(name)
-                                                                                      : NULL;
+        return len && strcasecmp(name, "utf-8") != 0 && strcasecmp(name, "utf8") != 0
+                   ? xml->xmlFindCharEncodingHandler(name)
+                   : NULL;
     }
     return NULL;
 }
@@ -211,41 +239,60 @@ static int parse(struct reader *r, const char *html, size_t n, xmlCharEncodingHa
 {
     xmlSAXHandler events = {
         .startElement = on_start, .endElement = on_end, .characters = on_text, .ignorableWhitespace = on_text};
-    htmlParserCtxtPtr parser = htmlCreateMemoryParserCtxt(html, (int)n);
-    if (!charset) charset = xmlFindCharEncodingHandler("UTF-8");
+    htmlParserCtxtPtr parser = r->xml->htmlCreateMemoryParserCtxt(html, (int)n);
+    if (!charset) charset = r->xml->xmlFindCharEncodingHandler("UTF-8");
     if (!parser) return -1;
     xmlSAXHandler *own = parser->sax;
     r->parser = parser;
-    htmlCtxtUseOptions(parser,
+    r->xml->htmlCtxtUseOptions(parser,
         HTML_PARSE_NOERROR | HTML_PARSE_NOWARNING | HTML_PARSE_NONET | HTML_PARSE_RECOVER | HTML_PARSE_IGNORE_ENC);
     parser->sax = &events;
     parser->userData = r;
-    if (charset) xmlSwitchToEncoding(parser, charset);
-    htmlParseDocument(parser);
+    if (charset) r->xml->xmlSwitchToEncoding(parser, charset);
+    r->xml->htmlParseDocument(parser);
     parser->sax = own;
-    htmlFreeParserCtxt(parser);
+    r->xml->htmlFreeParserCtxt(parser);
     return 0;
+}
+
+static int load(struct xml_calls *xml, const char *name, struct lutra_error *err)
+{
+    static const struct {
+        const char *name;
+        size_t place;
+    } all[] = {XML_CALLS(XML_PLACE)};
+    void *library = dlopen(LIBRARY, RTLD_NOW | RTLD_LOCAL); /* it stays: the next document finds it */
+    void *call = library;
+    for (size_t i = 0; call && i < sizeof all / sizeof *all; i++) {
+        call = dlsym(library, all[i].name);
+        *(void **)((char *)xml + all[i].place) = call;
+    }
+    if (call) return 0;
+    return lutra_fail(
+        err, LUTRA_E_UNSUPPORTED, "%s: HTML is read by libxml2, which cannot be loaded: %s", name, dlerror());
 }
 
 int text_of_html(const char *name, const char *html, size_t n, struct text *out, struct lutra_error *err)
 {
     if (n > INT_MAX) return lutra_fail(err, LUTRA_E_UNSUPPORTED, "%s: HTML of more than 2 GiB", name);
     if (n == 0) return 0;
+    struct xml_calls xml;
+    TRY(load(&xml, name, err));
     char charset_name[NAME_BYTES];
     struct text clean = {0};
     xmlCharEncodingHandlerPtr charset = NULL;
     if (text_utf8_valid(html, n) < n) { /* what is UTF-8 is read as such, whatever it says */
-        charset = declared_charset(html, n, charset_name);
+        charset = declared_charset(&xml, html, n, charset_name);
         if (!charset) charset_add(&clean, charset_guess(html, n), html, n);
     }
     if (clean.n) html = clean.bytes, n = clean.n;
-    struct reader r = {.out = out, .n_max = n * OUT_PER_IN + OUT_MORE};
+    struct reader r = {.xml = &xml, .out = out, .n_max = n * OUT_PER_IN + OUT_MORE};
     struct failure failure = {0};
-    xmlStructuredErrorFunc then = xmlStructuredError; /* of this thread */
-    void *then_user = xmlStructuredErrorContext;
-    xmlSetStructuredErrorFunc(&failure, on_error);
+    xmlStructuredErrorFunc then = *xml.__xmlStructuredError(); /* of this thread */
+    void *then_user = *xml.__xmlStructuredErrorContext();
+    xml.xmlSetStructuredErrorFunc(&failure, on_error);
     int rc = clean.failed ? -1 : parse(&r, html, n, charset);
-    xmlSetStructuredErrorFunc(then_user, then);
+    xml.xmlSetStructuredErrorFunc(then_user, then);
     text_fini(&clean);
     if (rc < 0 || out->failed) return lutra_fail(err, LUTRA_E_NO_MEMORY, "%s: out of memory", name);
     if (r.too_deep)
