@@ -38,7 +38,9 @@ struct lutra_sim_settings {
     /* How long the NPU takes: "qnn" (NULL), QNN's graphs as [HETERO Table 3] has them; "lutra", this project's kernels
      * as they were counted, which use the NPU alone. */
     const char *law;
-    const char *plan; /* of "qnn": "free" (NULL), the fastest of "fine", "tensor", "prefix", ...: sim/phone.h */
+    /* Of "qnn": "free" (NULL), the fastest of "fine", "tensor", ... (sim/phone.h); "solved", which keeps prefixes: no
+     * row's values depend on the prompt's length. */
+    const char *plan;
     int n_prompt, n_decode, n_batch, n_ctx; /* 1024, 128, 1, 0 = what they need: tokens; sequences */
     double memory_gib;                      /* of COMPARE: what there is for the model; 0 = any */
     /* Of REPLY and "qnn": a game in the foreground [HETERO 5.7].  So many frames a second, 0 = there is none; the share

@@ -21,11 +21,6 @@ struct replay {
     double at, queued_us;
 };
 
-static double at_end(const struct sim_span *s, enum sim_end end)
-{
-    return end == SIM_BETTER ? s->low : end == SIM_MIDDLE ? s->middle : s->high;
-}
-
 static void flush(struct replay *r)
 {
     r->at = frames_take(r->frames, r->at, r->queued_us);
@@ -44,9 +39,9 @@ static void run_step(struct replay *r, const struct sim_step *s)
     r->at = fmax(r->at, begin + npu);
 }
 
-static void run_pass(struct replay *r, const struct sim_result *pass, int n_layer)
+static void run_pass(struct replay *r, struct sim_result *pass, int n_layer)
 {
-    r->at += at_end(&pass->prepare_us, r->end);
+    r->at += *sim_at(&pass->prepare_us, r->end);
     for (int layer = 0; layer < n_layer; layer++)
         for (int i = 0; i < OP_HEAD; i++) run_step(r, &pass->step[i]);
     run_step(r, &pass->step[OP_HEAD]);
@@ -95,35 +90,50 @@ enum { FIGURES = 6 };
 static const char *const keys[FIGURES] = {
     "tokens_per_s", "tokens_percent", "frames_per_s", "frame_ms", "longest_frame_ms", "j"};
 
-/* Of the prompt, or of the reply's first steps; a GPU without frames gives what they cost.  us, mj: of the whole phase
- * without a game. */
-static int phase_figures(const struct sim_question *q, int steps, const struct sim_game *game,
-    const struct sim_span *us, const struct sim_span *mj, double figure[FIGURES][SIM_ENDS], struct lutra_error *err)
+/* The prompt, or the reply's first steps.  us, mj: of the whole phase without a game. */
+struct phase {
+    const struct sim_question *q;
+    int steps; /* 0: the prompt */
+    struct sim_span *us, *mj;
+    double alone_us[SIM_ENDS]; /* of what is run, on a GPU without frames */
+};
+
+static int run_alone(struct phase *p, double per_second, struct lutra_error *err)
 {
-    const double tokens = steps ? (double)steps * q->rows : q->rows;
+    const struct sim_game none = {per_second, 0, 0};
+    struct sim_beside b;
+    for (int e = 0; e < SIM_ENDS; e++) {
+        TRY(sim_beside(p->q, p->steps, &none, (enum sim_end)e, &b, err));
+        p->alone_us[e] = b.us;
+    }
+    return 0;
+}
+
+static int phase_figures(
+    const struct phase *p, const struct sim_game *game, double figure[FIGURES][SIM_ENDS], struct lutra_error *err)
+{
+    const struct sim_question *q = p->q;
+    const double tokens = p->steps ? (double)p->steps * q->rows : q->rows;
     for (int e = 0; e < SIM_ENDS; e++) {
         const enum sim_end end = (enum sim_end)e;
-        const struct sim_game none = {game->per_second, 0, 0};
-        struct sim_beside b, alone;
-        TRY(sim_beside(q, steps, game, end, &b, err));
-        TRY(sim_beside(q, steps, &none, end, &alone, err));
+        const double alone = p->alone_us[e];
+        struct sim_beside b;
+        TRY(sim_beside(q, p->steps, game, end, &b, err));
         const double base = 1e-6 * sim_figure(q->profile, NPU_BASE_MW, end),
                      frame = 1e-6 * sim_figure(q->profile, SOC_GPU_MW, end) * game->share * 1e6 / game->per_second,
-                     power = at_end(mj, end) / at_end(us, end);
-        const double all[FIGURES] = {1e6 * tokens / b.us, 100 * (alone.us / b.us - 1), 1e6 * b.frames / b.us,
-            b.frame_us / 1e3, b.worst_us / 1e3,
-            1e-3 * (power * alone.us + base * (b.us - alone.us) + frame * b.frames)};
+                     power = *sim_at(p->mj, end) / *sim_at(p->us, end);
+        const double all[FIGURES] = {1e6 * tokens / b.us, 100 * (alone / b.us - 1), 1e6 * b.frames / b.us,
+            b.frame_us / 1e3, b.worst_us / 1e3, 1e-3 * (power * alone + base * (b.us - alone) + frame * b.frames)};
         for (int i = 0; i < FIGURES; i++) figure[i][e] = all[i];
     }
     return 0;
 }
 
-static json_t *phase_json(const struct sim_question *q, int steps, const struct sim_game *game,
-    const struct sim_span *us, const struct sim_span *mj, struct lutra_error *err)
+static json_t *phase_json(const struct phase *p, const struct sim_game *game, struct lutra_error *err)
 {
     double figure[FIGURES][SIM_ENDS];
-    if (phase_figures(q, steps, game, us, mj, figure, err) < 0) return NULL;
-    json_t *out = json_pack("{s:s, s:f}", "phase", steps ? "reply" : "prompt", "slice_ms", game->slice_us / 1e3);
+    if (phase_figures(p, game, figure, err) < 0) return NULL;
+    json_t *out = json_pack("{s:s, s:f}", "phase", p->steps ? "reply" : "prompt", "slice_ms", game->slice_us / 1e3);
     for (int i = 0; i < FIGURES; i++) {
         const double *x = figure[i];
         const struct sim_span s = {fmin(fmin(x[0], x[1]), x[2]), x[1], fmax(fmax(x[0], x[1]), x[2])};
@@ -132,7 +142,7 @@ static json_t *phase_json(const struct sim_question *q, int steps, const struct 
     return out;
 }
 
-json_t *sim_game_json(const struct sim_case *c, const struct sim_reply *r, struct lutra_error *err)
+json_t *sim_game_json(const struct sim_case *c, struct sim_reply *r, struct lutra_error *err)
 {
     const struct lutra_sim_settings *s = &c->set;
     const int steps = s->n_decode < SIM_GAME_STEPS ? s->n_decode : SIM_GAME_STEPS;
@@ -148,17 +158,20 @@ json_t *sim_game_json(const struct sim_case *c, const struct sim_reply *r, struc
                                   .past = s->n_prompt,
                                   .n_out = s->n_batch,
                                   .many = true};
+    struct phase phase[] = {
+        {&prompt, 0, &r->prompt_us, &r->prompt_mj, {0}}, {&reply, steps, &r->decode_us, &r->decode_mj, {0}}};
     json_t *rows = json_array();
-    for (int phase = 0; phase < (steps ? 2 : 1); phase++)
+    for (int i = 0; i < (steps ? 2 : 1); i++) {
+        int rc = run_alone(&phase[i], s->game_fps, err);
         for (int sliced = s->gpu_slice_ms > 0; sliced >= 0; sliced--) {
             const struct sim_game game = {s->game_fps, s->game_share, sliced ? 1e3 * s->gpu_slice_ms : 0};
-            json_t *row = phase ? phase_json(&reply, steps, &game, &r->decode_us, &r->decode_mj, err)
-                                : phase_json(&prompt, 0, &game, &r->prompt_us, &r->prompt_mj, err);
+            json_t *row = rc < 0 ? NULL : phase_json(&phase[i], &game, err);
             if (!row) {
                 json_decref(rows);
                 return NULL;
             }
             json_array_append_new(rows, row);
         }
+    }
     return json_pack("{s:f, s:f, s:o}", "fps", s->game_fps, "share", s->game_share, "beside", rows);
 }

@@ -25,8 +25,8 @@ static json_t *length_json(const struct sim_case *c, int rows, struct lutra_erro
         }
         json_object_set_new(times, sim_plan_name(q.plan), sim_span_json(&r[plan].us));
     }
-    return json_pack("{s:i, s:s, s:f, s:o}", "rows", rows, "fastest", sim_plan_name(r[SIM_FREE].plan), "prefix_price",
-        r[SIM_PREFIX].us.middle / r[SIM_FREE].us.middle, "us", times);
+    return json_pack("{s:i, s:s, s:f, s:o}", "rows", rows, "fastest", sim_plan_name(r[SIM_FREE].plan), "solved_price",
+        r[SIM_SOLVED].us.middle / r[SIM_FREE].us.middle, "us", times);
 }
 
 json_t *sim_lengths_json(const struct sim_case *c, struct lutra_error *err)

@@ -14,7 +14,7 @@ enum { STAGE = 32, GRID = 20, CUTS_MAX = 64, CHOICES = 2 + GRID + CUTS_MAX, HALF
 
 const char *sim_plan_name(enum sim_plan plan)
 {
-    static const char *const names[] = {"free", "fine", "tensor", "prefix", "activation", "weight", "pipe", "padding",
+    static const char *const names[] = {"free", "fine", "tensor", "solved", "activation", "weight", "pipe", "padding",
         "chunked", "prepare", "layer", "gpu"};
     return names[plan];
 }
@@ -26,7 +26,7 @@ void sim_add(struct sim_span *sum, const struct sim_span *x, double times)
     sum->low += times * x->low, sum->middle += times * x->middle, sum->high += times * x->high;
 }
 
-static double *end_of(struct sim_span *s, enum sim_end end)
+double *sim_at(struct sim_span *s, enum sim_end end)
 {
     return end == SIM_BETTER ? &s->low : end == SIM_MIDDLE ? &s->middle : &s->high;
 }
@@ -217,20 +217,20 @@ static void add_steps(const struct sim_question *q, const struct layer *l, const
         double hand_over, us = step_us(l, i, c, held, &hand_over);
         s->name = l->op[i].name, s->product = l->op[i].product, s->n = l->op[i].n, s->k = l->op[i].k;
         if (end == SIM_MIDDLE) s->choice = *c;
-        *end_of(&s->us, end) = us, *end_of(&s->start_us, end) = at;
+        *sim_at(&s->us, end) = us, *sim_at(&s->start_us, end) = at;
         s->hand_over_us[end] = hand_over;
         for (int d = 0; d < SIM_DEVICES; d++) s->device_us[end][d] = c->us[d];
         at += us, waits += hand_over;
         bytes += l->op[i].product ? (double)l->op[i].k * l->op[i].n * l->op[i].bits / 8 : l->op[i].bytes;
-        for (int d = 0; d < SIM_DEVICES; d++) *end_of(&r->busy_us[d], end) += times * c->us[d];
+        for (int d = 0; d < SIM_DEVICES; d++) *sim_at(&r->busy_us[d], end) += times * c->us[d];
         if (end == SIM_MIDDLE && hand_over > 0) r->hand_overs += times;
         held = solve_set(c->part);
-        *end_of(&r->mj, end) +=
+        *sim_at(&r->mj, end) +=
             times * 1e-6 *
             (c->us[SIM_GPU] * sim_figure(p, SOC_GPU_MW, end) + c->us[SIM_NPU] * sim_figure(p, SOC_QNN_MW, end));
     }
-    *end_of(&r->us, end) += times * at;
-    *end_of(&r->mj, end) += times * 1e-6 *
+    *sim_at(&r->us, end) += times * at;
+    *sim_at(&r->mj, end) += times * 1e-6 *
                             (at * sim_figure(p, NPU_BASE_MW, end) + waits * sim_figure(p, NPU_CPU_MW, end) +
                                 1e-3 * bytes * sim_figure(p, NPU_MEMORY_PJ, end));
 }
@@ -240,9 +240,9 @@ static void add_prepare(const struct sim_question *q, enum sim_end end, struct s
     double weights = 1e-6 * (sim_weights_of_layer(q->shape) + sim_weights_of_down(q->shape));
     double us = weights * (sim_figure(q->profile, SOC_PREPARE_US, end) +
                               q->rows * sim_figure(q->profile, SOC_PREPARE_ROW_US, end));
-    *end_of(&r->prepare_us, end) += us;
-    *end_of(&r->us, end) += us;
-    *end_of(&r->mj, end) +=
+    *sim_at(&r->prepare_us, end) += us;
+    *sim_at(&r->us, end) += us;
+    *sim_at(&r->mj, end) +=
         1e-6 * us * (sim_figure(q->profile, NPU_BASE_MW, end) + sim_figure(q->profile, NPU_CPU_MW, end));
 }
 
@@ -252,7 +252,7 @@ static int add_pass(const struct sim_question *q, struct layer *l, struct sim_re
     struct solve_answer a;
     struct sim_question fast = *q;
     fast.slow_sync = false;
-    if (q->plan == SIM_PREFIX && q->rows >= STAGE) fast.rows = SIM_PASS_ROWS; /* the same cuts for every length */
+    if (q->plan == SIM_SOLVED && q->rows >= STAGE) fast.rows = SIM_PASS_ROWS; /* the same cuts for every length */
     build_layer(&fast, SIM_MIDDLE, l);
     TRY(solve(&l->problem, &a, err));
     a.choice[OP_HEAD] = 0;

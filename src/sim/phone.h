@@ -32,7 +32,7 @@ enum sim_plan {
     SIM_FREE,       /* the fastest of those below at these rows */
     SIM_FINE,       /* any cut of any product, outputs in twentieths */
     SIM_TENSOR,     /* any cut, outputs in fifths and quarters, as in [HETERO Table 3]: Hetero-tensor */
-    SIM_PREFIX,     /* no cut by rows, outputs cut as for a whole pass: a row's values do not depend on the length */
+    SIM_SOLVED,     /* no cut by rows, outputs cut as for a whole pass: a row's values do not depend on the length */
     SIM_ACTIVATION, /* whole graphs of rows on the NPU, the tail on the GPU; no cut by outputs */
     SIM_WEIGHT,     /* cuts by outputs, no cut by rows; padded to 32 rows: the hybrid */
     SIM_PIPE,       /* the NPU alone, one standard graph after another: NPU-pipe */
@@ -83,6 +83,8 @@ int sim_pass(const struct sim_question *q, struct sim_result *out, struct lutra_
 /* Of so many rows that are left, those of the next pass. */
 int sim_pass_rows(const struct sim_question *q, int left);
 
+/* The value at one end. */
+double *sim_at(struct sim_span *s, enum sim_end end);
 void sim_add(struct sim_span *sum, const struct sim_span *x, double times);
 
 #endif

@@ -198,6 +198,17 @@ static json_t *graphs_json(const struct sim_case *c, struct lutra_error *err)
         "runs_few", late_passes * (SIM_CHUNK / GRAPHS_FEW));
 }
 
+/* The prompt by the plan whose rows do not depend on its length, and how much later its first token is. */
+static json_t *solved_json(const struct sim_case *c, const struct sim_reply *r, struct lutra_error *err)
+{
+    const struct sim_question q = {
+        .profile = c->profile, .shape = &c->shape, .plan = SIM_SOLVED, .rows = c->set.n_prompt, .n_out = 1};
+    struct sim_result solved;
+    if (sim_pass(&q, &solved, err) < 0) return NULL;
+    return json_pack(
+        "{s:o, s:f}", "ttft_ms", scaled_json(&solved.us, 1e-3), "price", solved.us.middle / r->prompt_us.middle);
+}
+
 json_t *sim_reply_json(const struct sim_case *c, struct lutra_error *err)
 {
     struct sim_reply *r = malloc(sizeof *r);
@@ -223,6 +234,8 @@ json_t *sim_reply_json(const struct sim_case *c, struct lutra_error *err)
                 r->other_bytes, "all", r->weight_bytes + r->cache_bytes + r->other_bytes));
         json_t *graphs = c->law == SIM_QNN ? graphs_json(c, err) : NULL;
         if (graphs) json_object_set_new(out, "graph_switch", graphs);
+        json_t *solved = c->law == SIM_QNN && c->plan == SIM_FREE ? solved_json(c, r, err) : NULL;
+        if (solved) json_object_set_new(out, "solved", solved);
         if (s->game_fps > 0) {
             json_t *game = sim_game_json(c, r, err);
             if (game) {

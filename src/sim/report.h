@@ -43,7 +43,7 @@ struct sim_game {
 int sim_beside(const struct sim_question *q, int steps, const struct sim_game *game, enum sim_end end,
     struct sim_beside *out, struct lutra_error *err);
 
-json_t *sim_game_json(const struct sim_case *c, const struct sim_reply *alone, struct lutra_error *err);
+json_t *sim_game_json(const struct sim_case *c, struct sim_reply *alone, struct lutra_error *err);
 json_t *sim_reply_json(const struct sim_case *c, struct lutra_error *err);
 json_t *sim_lengths_json(const struct sim_case *c, struct lutra_error *err);
 json_t *sim_compare_json(const struct sim_case *c, struct lutra_error *err);

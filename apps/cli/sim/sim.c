@@ -31,8 +31,9 @@ static const struct option table[] = {
         .help = "how long the NPU takes: qnn, its vendor's graphs; lutra, this project's kernels as counted",
         .choices = "qnn lutra"},
     {"--plan", NULL, OPT_CHOICE, AT(set.plan), "PLAN",
-        .help = "who computes what; free: the fastest of the others for these lengths",
-        .choices = "free fine tensor prefix activation weight pipe padding chunked prepare layer gpu"},
+        .help = "who computes what; free: the fastest of the others for these lengths; solved keeps prefixes: no row's "
+                "values depend on the prompt's length",
+        .choices = "free fine tensor solved activation weight pipe padding chunked prepare layer gpu"},
     {"-c --ctx-size", NULL, OPT_INT, AT(set.n_ctx), "N", .help = "tokens of cache per sequence; 0 = those in use",
         .min = 0, .max = 4194304},
     {"-p --prompt", NULL, OPT_INT, AT(set.n_prompt), "N", .help = "tokens of the prompt", .min = 1, .max = 1048576},
@@ -214,6 +215,12 @@ static void print_reply(const json_t *all)
     print_span(all, "prompt_tokens_per_s", 1, "tokens/s");
     printf(", ");
     print_span(all, "prompt_j", 1, "J");
+    const json_t *solved = json_object_get(all, "solved");
+    if (solved) {
+        printf("\n              plan solved, which keeps prefixes: first token after ");
+        print_span(solved, "ttft_ms", 1e-3, "s");
+        printf(", %.2f times as late", sim_number(solved, "price"));
+    }
     if (sim_number(all, "decode") > 0) {
         printf("\nreply         %.0f tokens of %.0f, plan %s: ", sim_number(all, "decode"), sim_number(all, "batch"),
             text(all, "decode_plan"));
@@ -240,8 +247,8 @@ static void print_lengths(const json_t *all)
     const json_t *rows = json_object_get(all, "lengths"), *row, *time;
     const char *plan;
     size_t i;
-    printf("\nMilliseconds until the first token, the middle of each interval; prefix: no row depends on the "
-           "length.\n\n| rows |");
+    printf("\nMilliseconds until the first token, the middle of each interval; solved keeps prefixes: no row "
+           "depends on the length.\n\n| rows |");
     json_object_foreach(json_object_get(json_array_get(rows, 0), "us"), plan, time) printf(" %s |", plan);
     printf(" fastest |\n|---|");
     for (size_t n = json_object_size(json_object_get(json_array_get(rows, 0), "us")); n > 0; n--) printf("---|");

@@ -322,6 +322,36 @@ static void comparison_ranks_what_fits(void **state)
     json_decref(all);
 }
 
+static double ttft_of(const json_t *of)
+{
+    return json_number_value(json_object_get(json_object_get(of, "ttft_ms"), "middle"));
+}
+
+/* Beside the fastest plan stands the one whose rows do not depend on the prompt's length, and what that costs. */
+static void keeping_prefixes_has_a_price(void **state)
+{
+    static const int lengths[] = {33, 300, 1024};
+    double most = 0;
+    (void)state;
+    for (int i = 0; i < 3; i++) {
+        struct lutra_sim_settings s;
+        lutra_sim_settings_init(&s, sizeof s);
+        s.n_prompt = lengths[i];
+        json_t *all = run(&s);
+        s.plan = "solved";
+        json_t *solved = run(&s), *beside = json_object_get(all, "solved");
+        const double price = json_number_value(json_object_get(beside, "price"));
+        assert_float_equal(ttft_of(beside), ttft_of(solved), 1e-6);
+        assert_float_equal(price, ttft_of(solved) / ttft_of(all), 1e-6);
+        assert_true(price >= 1);
+        if (price > most) most = price;
+        assert_null(json_object_get(solved, "solved"));
+        json_decref(all);
+        json_decref(solved);
+    }
+    assert_true(most > 1.05);
+}
+
 static void held_out_figures_are_met(void **state)
 {
     struct lutra_sim_settings s;
@@ -405,7 +435,7 @@ int main(void)
         cmocka_unit_test(equals_exhaustive_search_of_a_layer), cmocka_unit_test(decoding_reads_weights_once),
         cmocka_unit_test(long_prompts_are_passes), cmocka_unit_test(slow_hand_overs_cost_what_they_cost),
         cmocka_unit_test(a_reply_adds_up), cmocka_unit_test(counted_kernels_are_a_law_of_their_own),
-        cmocka_unit_test(comparison_ranks_what_fits), cmocka_unit_test(held_out_figures_are_met),
-        cmocka_unit_test(wrong_settings_are_refused)};
+        cmocka_unit_test(comparison_ranks_what_fits), cmocka_unit_test(keeping_prefixes_has_a_price),
+        cmocka_unit_test(held_out_figures_are_met), cmocka_unit_test(wrong_settings_are_refused)};
     return cmocka_run_group_tests(tests, open_case, NULL);
 }
