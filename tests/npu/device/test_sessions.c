@@ -15,15 +15,20 @@ static const struct {
     int kib, sessions;
 } windows[] = {{16384, 1}, {1600, 2}, {1100, 3}};
 
+/* Devices, and how they share products; NULL: they do not. */
+struct shared {
+    const char *device, *split;
+};
+
 static void open_model(
-    struct fixture *f, const char *path, const char *device, int window_kib, int n_ctx, struct lines *log)
+    struct fixture *f, const char *path, struct shared on, int window_kib, int n_ctx, struct lines *log)
 {
     struct lutra_runtime_settings rs;
     lutra_runtime_settings_init(&rs, sizeof rs);
     struct lutra_session_settings ss;
     lutra_session_settings_init(&ss, sizeof ss);
     memset(f, 0, sizeof *f);
-    rs.device = device;
+    rs.device = on.device, rs.split = on.split;
     rs.n_threads = 2;
     rs.log = log ? keep_line : NULL, rs.log_user = log;
     ss.n_seq = 2, ss.n_ctx = n_ctx, ss.n_batch = 8, ss.n_out = 2;
@@ -36,7 +41,7 @@ static void open_model(
 
 static void open_with(struct fixture *f, const char *device, int window_kib, int n_ctx, struct lines *log)
 {
-    open_model(f, MODEL, device, window_kib, n_ctx, log);
+    open_model(f, MODEL, (struct shared){device, NULL}, window_kib, n_ctx, log);
 }
 
 static void open_in(struct fixture *f, const char *device, int window_kib)
@@ -101,7 +106,7 @@ static void lookups_of_one_window(void **state)
     quantize(path, LUTRA_SOURCE_DIR "/models/abacus-3m-f16.gguf", "TQ2_0");
     for (int i = 0; i < 2; i++) {
         struct fixture f;
-        open_model(&f, path, "npu-sim:lookup", i ? 1040 : 16384, 128, NULL);
+        open_model(&f, path, (struct shared){"npu-sim:lookup", NULL}, i ? 1040 : 16384, 128, NULL);
         const struct npu_device *d = npu_of(&f);
         assert_int_equal(d->n_window, i ? 3 : 1);
         assert_int_equal(d->window[1].weight_bytes > 0, i); /* the third one has caches alone */
@@ -224,36 +229,75 @@ static void loss_of_any_session(void **state)
 
 /* ---- lost in the middle of an answer ---- */
 
-enum { LOST_TOKENS = 24, LOST_PLACES = SANITIZED ? 2 : 6, LOST_PLACES_LONG = 20 };
+enum { LOST_TOKENS = 24, LOST_PLACES = SANITIZED ? 2 : 6, LOST_PLACES_LONG = 20, ENDS = 2 };
 
-/* The NPU's end of every ring: served so many more times, then it has ended, or stands still. */
+/* How an NPU goes. */
+enum way { ENDED, SILENT, KILLED };
+static const char *const says[] = {"switched off", "the NPU answers no more", "the NPU's program ended: signal 9"};
+
+/* The NPU's end of the rings of one device or two: looked after so many more times, then it goes. */
 static struct {
     int (*poll)(struct npu_session *, struct lutra_error *);
     long left, n;
-    bool is_silent;
-} end;
+    enum way way;
+    pid_t pid; /* of its program, where it has one */
+} end[ENDS];
 
-static int poll_end(struct npu_session *s, struct lutra_error *err)
+static int poll_end(int which, struct npu_session *s, struct lutra_error *err)
 {
-    end.n++;
-    if (end.left > 0) end.left--;
-    if (end.left) return end.poll(s, err);
-    return end.is_silent ? 0 : lutra_fail(err, LUTRA_E_DEVICE_LOST, "npu-sim: switched off");
+    end[which].n++;
+    if (end[which].left > 0) end[which].left--;
+    if (!end[which].left && end[which].way == ENDED)
+        return lutra_fail(err, LUTRA_E_DEVICE_LOST, "npu-sim: switched off");
+    if (!end[which].left && end[which].way == SILENT) return 0;
+    if (!end[which].left && end[which].pid) kill(end[which].pid, SIGKILL);
+    return end[which].poll(s, err);
 }
 
-static void answer_until(long calls, bool is_silent, struct lines *log, struct text *out)
+static int poll_first(struct npu_session *s, struct lutra_error *err)
+{
+    return poll_end(0, s, err);
+}
+
+static int poll_second(struct npu_session *s, struct lutra_error *err)
+{
+    return poll_end(1, s, err);
+}
+
+/* The NPUs among the devices, each of which goes after `calls` looks; -1: never. */
+static int set_ends(const struct fixture *f, const long *calls, enum way way)
+{
+    int n = 0;
+    for (int i = 0; i < f->rt->devices.n_device; i++) {
+        struct npu_device *d = (struct npu_device *)f->rt->devices.device[i];
+        if (&d->base == f->rt->devices.cpu) continue;
+        assert_true(n < ENDS);
+        end[n].left = calls[n], end[n].n = 0, end[n].way = way;
+        for (int w = 0; w < d->n_window; w++) {
+            struct npu_session *s = (struct npu_session *)d->window[w].link;
+            end[n].poll = s->poll, s->poll = n ? poll_second : poll_first;
+            if (way == SILENT) s->silent_looks = 1;
+        }
+        n++;
+    }
+    return n;
+}
+
+/* An answer of devices that go: those that have gone are in no plan any more. */
+static void answer_until(struct shared on, const long *calls, enum way way, struct lines *log, struct text *out)
 {
     struct fixture f;
-    open_with(&f, "npu-sim", windows[1].kib, 128, log);
+    open_model(&f, MODEL, on, windows[on.split ? 0 : 1].kib, 128, log);
     log->text[0] = 0; /* of opening */
-    end.left = calls, end.n = 0, end.is_silent = is_silent;
-    for (int i = 0; i < npu_of(&f)->n_window; i++) {
-        struct npu_session *s = (struct npu_session *)npu_of(&f)->window[i].link;
-        end.poll = s->poll, s->poll = poll_end;
-        s->silent_looks = 1;
-    }
+    const int n = set_ends(&f, calls, way);
+    assert_int_equal(plan_mixes(&f.model->plan), on.split != NULL);
     answer_at(&f, 0, LOST_TOKENS, out);
-    assert_int_equal(runtime_first(f.rt) == f.rt->devices.cpu, end.left == 0);
+    for (int i = 0, k = 0; i < f.rt->devices.n_device; i++) {
+        if (f.rt->devices.device[i] == f.rt->devices.cpu) continue;
+        assert_int_equal(model_uses(f.model, f.rt->devices.device[i]), end[k++].left != 0);
+    }
+    for (int k = 0; k < n; k++)
+        if (!end[k].left && !strstr(log->text, says[way])) fail_msg("the log: %s", log->text);
     shut(&f);
 }
 
@@ -265,24 +309,34 @@ static void text_of_cpu(struct text *out)
     shut(&f);
 }
 
-/* At random places an NPU ends, or answers no more: the CPU goes on, and the text is that of either alone. */
+static uint32_t below(uint32_t *seed, long n)
+{
+    *seed = *seed * 1664525u + 1013904223u;
+    return (uint32_t)(((uint64_t)*seed * (uint64_t)n) >> 32);
+}
+
+/* At random places an NPU ends, or answers no more, alone or where it shares products: the others go on, and the text
+ * is that of any alone.  Of two that share with the CPU one goes, and then the other. */
 static void an_answer_outlives_its_npu(void **state)
 {
+    static const struct shared lists[] = {
+        {"npu-sim", NULL}, {"npu-sim,cpu", "1,1"}, {"cpu,npu-sim", "2,1"}, {"npu-sim,npu-sim,cpu", "1,1,2"}};
     (void)state;
     struct text want, got;
     struct lines log = {""};
     uint32_t seed = 5;
     text_of_cpu(&want);
-    answer_until(-1, false, &log, &got);
-    assert_memory_equal(&want, &got, sizeof got);
-    long n = end.n;
-    int n_place = getenv("LUTRA_TEST_LONG") ? LOST_PLACES_LONG : LOST_PLACES;
-    for (int i = 0; i < n_place; i++) {
-        seed = seed * 1664525u + 1013904223u;
-        long at = 1 + (long)(seed % (uint32_t)n);
-        answer_until(at, i % 2, &log, &got);
-        if (memcmp(&want, &got, sizeof got)) fail_msg("lost at %ld of %ld: '%s'", at, n, got.bytes[0]);
-        if (!strstr(log.text, i % 2 ? "the NPU answers no more" : "switched off")) fail_msg("the log: %s", log.text);
+    for (size_t l = 0; l < sizeof lists / sizeof *lists; l++) {
+        answer_until(lists[l], (const long[]){-1, -1}, ENDED, &log, &got);
+        assert_memory_equal(&want, &got, sizeof got);
+        const long n[] = {end[0].n, end[1].n};
+        int n_place = getenv("LUTRA_TEST_LONG") ? LOST_PLACES_LONG : lists[l].split ? LOST_PLACES / 2 : LOST_PLACES;
+        for (int i = 0; i < n_place; i++) {
+            const long at[] = {1 + below(&seed, n[0]), 1 + below(&seed, n[1])};
+            answer_until(lists[l], at, i % 2 ? SILENT : ENDED, &log, &got);
+            if (memcmp(&want, &got, sizeof got))
+                fail_msg("%s lost at %ld of %ld: '%s'", lists[l].device, at[0], n[0], got.bytes[0]);
+        }
     }
 }
 
@@ -347,6 +401,31 @@ static pid_t newest_child(void)
     return last;
 }
 
+/* Its program is killed at random looks, while it computes its shares and the CPU has computed its own. */
+static void lost_while_it_shares(const struct text *want)
+{
+    const struct shared on = {"npu-qemu,cpu", "1,1"};
+    const int n_place = getenv("LUTRA_TEST_LONG") ? LOST_PLACES_LONG : 2;
+    struct lines log = {""};
+    struct text got;
+    uint32_t seed = 9;
+    for (int i = 0; i < n_place; i++) {
+        struct fixture f;
+        const long at = 1 + below(&seed, 4000);
+        open_model(&f, MODEL, on, windows[0].kib, 128, &log);
+        log.text[0] = 0;
+        end[0].pid = newest_child();
+        set_ends(&f, &at, KILLED);
+        answer_at(&f, 0, LOST_TOKENS, &got);
+        end[0].pid = 0;
+        assert_int_equal(end[0].left, 0);
+        assert_memory_equal(want, &got, sizeof got);
+        assert_false(model_uses(f.model, &npu_of(&f)->base));
+        if (!strstr(log.text, says[KILLED])) fail_msg("the log: %s", log.text);
+        shut(&f);
+    }
+}
+
 /* Two Hexagon programs under QEMU, each with its window; one is killed and the CPU goes on. */
 static void under_qemu(void **state)
 {
@@ -382,6 +461,7 @@ static void under_qemu(void **state)
     shut(&cpu);
     shut(&f);
     text_of_cpu(&one);
+    lost_while_it_shares(&one);
     for (int i = 0; i < 2; i++) { /* in the middle of an answer, killed and stopped */
         open_in(&f, "npu-qemu", windows[0].kib);
         victim.pid = newest_child(), victim.signal = i ? SIGSTOP : SIGKILL;
