@@ -6,8 +6,8 @@
 
 #include <string.h>
 
-/* A sleep ends this long before the expected end, and 1/32 of the wait: what waits vary by. */
-enum { EARLY_US = 10, EARLY_SHARE = 32, LATE_MOST_US = 200 };
+/* A sleep ends 1/16 of the wait before the expected end: what waits and sleeps vary by, and it costs few looks. */
+enum { EARLY_SHARE = 16, LONGER_US = 10, LATE_MOST_US = 200 };
 
 void waits_init(struct waits *waits, struct clock clock, enum wait_mode mode)
 {
@@ -68,7 +68,7 @@ static int poll_until(struct clock clock, struct question *q, uint64_t end_us)
  * short costs polls. */
 static void learn(uint64_t *took_us, uint64_t us, bool at_first_look)
 {
-    uint64_t most = *took_us + *took_us / 8 + EARLY_US;
+    uint64_t most = *took_us + *took_us / 8 + LONGER_US;
     if (at_first_look)
         us = us * 7 / 8 < *took_us || !*took_us ? us * 7 / 8 : *took_us;
     else if (*took_us && us > most)
@@ -92,11 +92,13 @@ static void wait_expecting(struct waits *waits, struct device *d, int p, const s
     struct question q = {d, ticket, 0};
     uint64_t *took_us = &waits->took_us[piece->like], start_us = waits->begun_us[p], now = clock_now_us(waits->clock);
     if (start_us < waits->idle_us[piece->device]) start_us = waits->idle_us[piece->device];
-    uint64_t end_us = now + *took_us + WAIT_POLL_US, early_us = EARLY_US + *took_us / EARLY_SHARE;
+    uint64_t end_us = now + *took_us + WAIT_POLL_US, early_us = *took_us / EARLY_SHARE;
     int rc = waits->mode == WAIT_PREDICT ? 0 : poll_until(waits->clock, &q, end_us);
     if (waits->mode == WAIT_PREDICT && !is_done(&q)) {
         if (*took_us > early_us) sleep_until(waits, start_us + *took_us - early_us);
-        rc = clock_wait(waits->clock, is_done, &q, 0, end_us);
+        /* Around the expected end it is asked without a pause: one that sleeps comes back too late. */
+        rc = poll_until(waits->clock, &q, start_us + *took_us + early_us);
+        if (rc < 0) rc = clock_wait(waits->clock, is_done, &q, 0, end_us);
     }
     waits->idle_us[piece->device] = clock_now_us(waits->clock);
     if (rc == 0) learn(took_us, waits->idle_us[piece->device] - start_us, q.n <= 2);
