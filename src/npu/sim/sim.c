@@ -21,6 +21,17 @@ static int check(const struct npu_sim_settings *s, struct lutra_error *err)
     return 0;
 }
 
+/* Zeroed pages, or NULL.  They are made when they are touched, which few are; an allocator under a sanitizer would
+ * first mark all of them. */
+static void *pages(struct npu_sim *sim, size_t bytes)
+{
+    void *at = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (at == MAP_FAILED) return NULL;
+    sim->pages[sim->n_pages].at = at;
+    sim->pages[sim->n_pages++].bytes = bytes;
+    return at;
+}
+
 int npu_sim_open(struct npu_sim **out, const struct npu_sim_settings *settings, struct lutra_error *err)
 {
     *out = NULL;
@@ -34,18 +45,17 @@ int npu_sim_open(struct npu_sim **out, const struct npu_sim_settings *settings, 
     sim->tcm_high = sim->ddr_start;
     sim->dma_limit = (1u << (settings->dma_size_bits ? settings->dma_size_bits : 16)) - 1;
     sim->random = settings->seed * 0x9e3779b97f4a7c15u + 1;
-    sim->memory = calloc(1, sim->end);
-    sim->cache = malloc(settings->ddr_bytes + 1);
-    sim->tcm_state = calloc(1, settings->tcm_bytes);
-    sim->tcm_writer = calloc(settings->tcm_bytes, sizeof *sim->tcm_writer);
-    sim->tcm_reader = calloc(settings->tcm_bytes, sizeof *sim->tcm_reader);
-    sim->ddr_writer = calloc(settings->ddr_bytes / 4 + 1, sizeof *sim->ddr_writer);
-    sim->ddr_reader = calloc(settings->ddr_bytes / 4 + 1, sizeof *sim->ddr_reader);
-    sim->lines = calloc(settings->ddr_bytes / SIM_LINE_BYTES + 1, sizeof *sim->lines);
+    sim->memory = pages(sim, sim->end);
+    sim->cache = pages(sim, settings->ddr_bytes + 1);
+    sim->tcm_state = pages(sim, settings->tcm_bytes);
+    sim->tcm_writer = pages(sim, settings->tcm_bytes * sizeof *sim->tcm_writer);
+    sim->tcm_reader = pages(sim, settings->tcm_bytes * sizeof *sim->tcm_reader);
+    sim->ddr_writer = pages(sim, (settings->ddr_bytes / 4 + 1) * sizeof *sim->ddr_writer);
+    sim->ddr_reader = pages(sim, (settings->ddr_bytes / 4 + 1) * sizeof *sim->ddr_reader);
+    sim->lines = pages(sim, (settings->ddr_bytes / SIM_LINE_BYTES + 1) * sizeof *sim->lines);
     void *window = mmap(NULL, sim->end, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     sim->window = window == MAP_FAILED ? NULL : window;
-    if (!sim->memory || !sim->cache || !sim->tcm_state || !sim->tcm_writer || !sim->tcm_reader || !sim->ddr_writer ||
-        !sim->ddr_reader || !sim->lines || !sim->window) {
+    if (sim->n_pages < SIM_MAPPINGS || !sim->window) {
         npu_sim_close(&sim);
         return lutra_fail(err, LUTRA_E_NO_MEMORY, "npu emulator: out of memory");
     }
@@ -59,14 +69,7 @@ void npu_sim_close(struct npu_sim **sim)
 {
     if (!*sim) return;
     if ((*sim)->window) munmap((*sim)->window, (*sim)->end);
-    free((*sim)->memory);
-    free((*sim)->cache);
-    free((*sim)->tcm_state);
-    free((*sim)->tcm_writer);
-    free((*sim)->tcm_reader);
-    free((*sim)->ddr_writer);
-    free((*sim)->ddr_reader);
-    free((*sim)->lines);
+    for (int i = 0; i < (*sim)->n_pages; i++) munmap((*sim)->pages[i].at, (*sim)->pages[i].bytes);
     free(*sim);
     *sim = NULL;
 }

@@ -33,7 +33,7 @@ struct sim_engine {
     struct sim_dma ring[NPU_SIM_RING];
     uint32_t started, landed;
 };
-enum { SIM_THREADS = 16, SIM_TICKET_BITS = 24 };
+enum { SIM_THREADS = 16, SIM_TICKET_BITS = 24, SIM_MAPPINGS = 8 };
 
 struct npu_sim {
     struct isa isa;
@@ -44,6 +44,11 @@ struct npu_sim {
     uint32_t *tcm_writer, *tcm_reader; /* [tcm_bytes] section * 16 + thread that did it last */
     uint32_t *ddr_writer, *ddr_reader; /* the same of shared memory, of each word */
     struct sim_line *lines;
+    struct {
+        void *at;
+        size_t bytes;
+    } pages[SIM_MAPPINGS]; /* of memory to lines */
+    int n_pages;
     uint32_t tcm_start, ddr_start, end;
     uint32_t next_buffer;
     uint32_t tcm_high; /* offset above the highest TCM byte written */

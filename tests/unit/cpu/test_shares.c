@@ -18,7 +18,7 @@
 #include "sanitized.h"
 #include "unit/ops/kv_fixture.h"
 
-enum { ROWS = 300, OUT_MOST = 512, IN = 256, CUTS = SANITIZED ? 20 : 200, SHARES = 3 };
+enum { ROWS = 300, OUT_MOST = 512, IN = 256, CUTS = SANITIZED ? 10 : 60, CUTS_LONG = 200, SHARES = 3 };
 enum { V_IN, V_GATE, V_UP, V_OUT, N_VALUES };
 
 struct bench {
@@ -33,6 +33,11 @@ struct bench {
     struct step step;
     uint32_t seed;
 };
+
+static int n_cuts(void)
+{
+    return getenv("LUTRA_TEST_LONG") ? CUTS_LONG : CUTS;
+}
 
 static uint32_t below(struct bench *b, uint32_t n)
 {
@@ -232,7 +237,7 @@ static void slices_have_the_bits_of_the_whole(void **state)
     open_devices(&b);
     assert_int_equal(cpu_device_open(&d, b.pool[0], &set, NULL), 0);
     for (size_t t = 0; t < sizeof types / sizeof *types; t++)
-        for (int i = 0; i < CUTS / 2; i++) check_slice(&b, d, types[t]);
+        for (int i = 0; i < n_cuts() / 2; i++) check_slice(&b, d, types[t]);
     d->ops->close(d);
     close_devices(&b);
 }
@@ -245,7 +250,7 @@ static void any_cut_has_the_bits_of_the_whole(void **state)
     (void)state;
     open_devices(&b);
     for (size_t t = 0; t < sizeof types / sizeof *types; t++)
-        for (int i = 0; i < CUTS; i++) check_cut(&b, types[t]);
+        for (int i = 0; i < n_cuts(); i++) check_cut(&b, types[t]);
     close_devices(&b);
 }
 

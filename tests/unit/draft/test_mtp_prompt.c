@@ -122,7 +122,7 @@ static void prompts_share_passes(void **state)
 /* The state of each row of a prompt, whether the row has a result or not, is what WANT_HIDDEN gives for it. */
 static void states_are_those_of_results(void **state)
 {
-    enum { N = 90 };
+    enum { N = 90, HALF = N / 2 };
     static const struct {
         const char *shape, *device;
     } runs[] = {{"tiny-qwen2", NULL}, {"tiny-qwen35", NULL}, {"tiny-qwen2", "cpu-ref"}, {"tiny-qwen2", "cpu:0,cpu:1"},
@@ -142,11 +142,10 @@ static void states_are_those_of_results(void **state)
         open_session(&f, 1, N, 0);
         size_t d = (size_t)model_ops(f.model->model)->d_model;
         OK(lutra_seq_open(f.s, N, &seq, err));
-        for (int k = 0; k < N; k++) {
-            memset(row, 0, sizeof *row);
-            row[0] = (struct lutra_row){.token = prompt[k], .pos = k, .seq = seq, .parent = -1, .want = WANT_HIDDEN};
-            OK(lutra_forward(f.s, row, 1, sizeof *row, err));
-            memcpy(want[k], lutra_forward_result(f.s, 0)->hidden, d * sizeof(float));
+        for (int k = 0; k < N; k++) row[k] = (struct lutra_row){prompt[k], k, seq, k % HALF - 1, WANT_HIDDEN, 0};
+        for (int k = 0; k < N; k++) { /* no pass has results of more than 64 rows */
+            if (k % HALF == 0) OK(lutra_forward(f.s, row + k, HALF, sizeof *row, err));
+            memcpy(want[k], lutra_forward_result(f.s, k % HALF)->hidden, d * sizeof(float));
         }
         lutra_seq_close(f.s, seq);
         submit(&f, prompt, N, 1, 2, 0);
@@ -236,7 +235,7 @@ static void texts_stay_as_they_are(void **state)
     static const char *const shapes[] = {"tiny-qwen2", "tiny-qwen35"};
     static struct said plain, drafted;
     (void)state;
-    for (size_t i = 0; i < 4; i++) {
+    for (size_t i = 0; i < 4; i += SANITIZED ? 3 : 1) {
         struct fixture f;
         int n_cache = i % 2 ? N_SHORT + N_NEW : 0;
         fixture_make(&f, &(struct where){0}, shapes[i / 2], "F16", 0, 2);

@@ -64,6 +64,59 @@ static inline void quantize(const char *path, const char *model, const char *typ
     lutra_runtime_close(&rt);
 }
 
+enum { FIXTURE_KEPT = 64 };
+
+/* Models this program has made, kept until it ends: most are asked for again. */
+struct fixture_kept {
+    const char *shape, *type;
+    int n_layer;
+    char path[72];
+};
+
+static inline struct fixture_kept *fixture_kept(void)
+{
+    static struct fixture_kept kept[FIXTURE_KEPT];
+    return kept;
+}
+
+static inline void fixture_unlink_kept(void)
+{
+    for (struct fixture_kept *k = fixture_kept(); k < fixture_kept() + FIXTURE_KEPT && k->shape; k++) unlink(k->path);
+}
+
+static inline void fixture_copy(const char *from, const char *to)
+{
+    static char bytes[1 << 16];
+    FILE *in = fopen(from, "rb"), *out = fopen(to, "wb");
+    assert_true(in && out);
+    for (size_t n; (n = fread(bytes, 1, sizeof bytes, in));) assert_int_equal(fwrite(bytes, 1, n, out), n);
+    fclose(in);
+    assert_int_equal(fclose(out), 0);
+}
+
+/* At f->path, a file of its own.  shape and type are literals, or live as long. */
+static inline void fixture_make_file(struct fixture *f, const char *shape, const char *type, int n_layer)
+{
+    struct fixture_kept *k = fixture_kept(), *end = k + FIXTURE_KEPT;
+    while (k < end && k->shape && (strcmp(k->shape, shape) || strcmp(k->type, type) || k->n_layer != n_layer)) k++;
+    if (k < end && k->shape) {
+        fixture_copy(k->path, f->path);
+        return;
+    }
+    struct lutra_make_model_settings ms;
+    lutra_make_model_settings_init(&ms, sizeof ms);
+    ms.shape = shape;
+    ms.type = type;
+    ms.seed = 5;
+    ms.n_layer = n_layer;
+    OK(lutra_make_model(f->rt, f->path, &ms, err));
+    if (k == end) return;
+    if (k == fixture_kept()) atexit(fixture_unlink_kept);
+    *k = (struct fixture_kept){.shape = shape, .type = type, .n_layer = n_layer};
+    snprintf(k->path, sizeof k->path, "%s.kept", f->path);
+    fixture_copy(f->path, k->path);
+}
+
 /* The model is there, and not open. */
 static inline void fixture_make_split(struct fixture *f, const struct where *where, const char *split,
     const char *shape, const char *type, int n_layer, int n_threads)
@@ -80,13 +133,7 @@ static inline void fixture_make_split(struct fixture *f, const struct where *whe
     rs.isa = where->isa;
     rs.split = split;
     OK(lutra_runtime_open(&f->rt, &rs, err));
-    struct lutra_make_model_settings ms;
-    lutra_make_model_settings_init(&ms, sizeof ms);
-    ms.shape = shape;
-    ms.type = type;
-    ms.seed = 5;
-    ms.n_layer = n_layer;
-    OK(lutra_make_model(f->rt, f->path, &ms, err));
+    fixture_make_file(f, shape, type, n_layer);
 }
 
 static inline void fixture_make(

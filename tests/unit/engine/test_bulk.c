@@ -106,10 +106,10 @@ struct size {
     int n_prompt, n_same, n_new, n_other;
 };
 
-/* QEMU takes 50 ms for a row and 300 for a pass: fewer of them, of the same kinds. */
+/* QEMU takes 50 ms for a row and 300 for a pass: fewer of them, of the same kinds; as under a sanitizer. */
 static struct size size_on(const struct where *where)
 {
-    bool slow = where->device && !strcmp(where->device, "npu-qemu") && !getenv("LUTRA_TEST_LONG");
+    bool slow = where->device && (SANITIZED || !strcmp(where->device, "npu-qemu")) && !getenv("LUTRA_TEST_LONG");
     return slow ? (struct size){2 * BLOCK + 22, BLOCK + 7, 4, 2}
                 : (struct size){N_PROMPT, 3 * BLOCK + 7, N_NEW, N_OTHER};
 }
@@ -216,7 +216,7 @@ static void check_load(const struct where *where, int n_th)
 
 static void check_few_loads(const struct where *where)
 {
-    check_load(where, where->device && !strcmp(where->device, "npu-qemu") ? 8 : 4);
+    check_load(where, 8);
 }
 
 static void requests_do_not_depend_on_the_load(void **state)

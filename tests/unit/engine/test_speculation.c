@@ -61,7 +61,7 @@ static void no_machine_makes_a_difference(void **state)
 {
     (void)state;
     for (uint32_t bit = 1; bit & CPU_ISA_ALL; bit <<= 1) {
-        if (!(cpu_isa() & bit)) continue;
+        if (!(cpu_isa() & bit) || (SANITIZED && bit > 1)) continue;
         for (int n_threads = SANITIZED ? 2 : 1; n_threads <= 2; n_threads++) {
             struct fixture f;
             fixture_open_on(&f, &(struct where){"cpu", cpu_isa_name(bit)}, "tiny-qwen2", "Q4_0", n_threads);
@@ -176,7 +176,7 @@ static void npus_say_the_same(void **state)
 {
     static const char *const devices[] = {"npu-sim", "npu-sim:lookup"}, *const specs[] = {"suffix", "auto"};
     (void)state;
-    for (int i = SANITIZED ? 3 : 0; i < 4; i++) {
+    for (int i = SANITIZED ? 3 : 0; i < 4; i += 3) {
         struct fixture f;
         float temperature = i < 2 ? 0 : 0.8f;
         fixture_open_on(&f, &(struct where){devices[i % 2], NULL}, "tiny-qwen2", "Q4_0", 2);
