@@ -237,7 +237,7 @@ static enum MHD_Result go_on(struct exchange *x)
         x->suspended = true;
         mhd()->suspend_connection(x->connection);
     }
-    bool streams = ready && x->ask.stream && x->problem.status == 0;
+    bool streams = ready && x->ask.stream && x->route->dialect && x->problem.status == 0;
     pthread_mutex_unlock(&x->lock);
     if (gone) return MHD_NO;
     if (!ready) return MHD_YES;

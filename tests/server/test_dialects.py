@@ -137,6 +137,8 @@ blocks = [{"role": "user", "content": [{"type": "text", "text": QUESTION}]}]
 equal(s.post("/v1/messages", {**ask, "messages": blocks})[1]["content"][0]["text"], ANSWER, "blocks")
 n = s.post("/v1/messages/count_tokens", {"model": "tiny", "messages": TALK})[1]["input_tokens"]
 equal(n, 32, "count_tokens")
+for path in ("/v1/messages/count_tokens", "/apply-template"):  # what counts or shows a request that would stream
+    equal(s.post(path, {"messages": TALK})[1], s.post(path, {"messages": TALK, "stream": True})[1], path + " of a stream")
 check(s.post("/v1/messages/count_tokens", {"messages": [{"role": "user", "content": "a " * 5000}]})[1]["input_tokens"] > 1024,
       "count_tokens of what does not fit")
 status, r = s.post("/v1/messages", {"messages": TALK})
