@@ -27,6 +27,7 @@ enum {
     CLOCKED_OPS = 4 + 13 * CLOCKED_LAYERS,
     CLOCKED_DEVICES = 3,
     CLOCKED_JOBS = 1 << 16,
+    CLOCKED_NEAR_US = 20,
     CLOCKED_CACHED = 6 /* operations whose weights a device's cache holds */
 };
 
@@ -41,7 +42,8 @@ struct clocked {
     uint64_t burst_us;  /* such a stretch */
     double cold_ns;     /* of each output of weights that are not cached */
     double fetch_us;    /* of a segment that is no share, where it reads what shares of others have written */
-    uint64_t sync_us;   /* what waiting for it costs the host */
+    uint64_t sync_us;   /* what waiting for it costs the host ... */
+    uint64_t near_us;   /* ... and more where it ends just when the host asks */
     const struct op *cached[CLOCKED_CACHED];
     int n_cached;
     long *n_share, seen; /* segments of all devices that were shares; of which it has read what they wrote */
@@ -139,8 +141,10 @@ static inline int clocked_wait(struct device *self, const struct ticket *ticket,
     struct clocked *d = clocked_of(self);
     (void)err;
     if (!ticket->id || d->waited[ticket->id - 1]) return 0;
+    const uint64_t end_us = d->end_us[ticket->id - 1];
+    const bool is_near = end_us < d->time->now_us + CLOCKED_NEAR_US && end_us + CLOCKED_NEAR_US > d->time->now_us;
     clock_sleep_until(clock_virtual(d->time), d->end_us[ticket->id - 1]);
-    clock_virtual_advance(d->time, d->sync_us);
+    clock_virtual_advance(d->time, d->sync_us + (is_near ? d->near_us : 0));
     d->waited[ticket->id - 1] = true;
     return 0;
 }

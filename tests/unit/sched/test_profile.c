@@ -132,6 +132,24 @@ static void predictions_come_true(void **state)
     }
 }
 
+/* Waiting costs more where parts end together, as those of the cuts solved do, and those of halves do not. */
+static void waits_of_balanced_cuts(void **state)
+{
+    static struct bench b;
+    double off = 0;
+    (void)state;
+    for (int slow = 2; slow <= 5; slow++) {
+        open_bench(&b, 2);
+        for (int d = 0; d < 2; d++) b.w.device[d].ns_per_kmac *= 4;
+        b.w.device[1].ns_per_kmac *= slow;
+        b.w.device[1].sync_us = 4, b.w.device[1].near_us = 30;
+        made(&b);
+        const struct profile_pass *few = &b.p.pass[PASS_FEW];
+        off += fabs(few->predicted_us[PLAN_SOLVED] / few->measured[PLAN_SOLVED].us - 1) / 4;
+    }
+    if (off > 0.01) fail_msg("%g off", off);
+}
+
 static const struct profile_kind *kind_of(const struct bench *b, const char *name)
 {
     for (int i = 0; i < b->p.n_kind; i++)
@@ -526,8 +544,9 @@ static void hostile_text_is_refused_or_sound(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(predictions_come_true), cmocka_unit_test(passes_are_cold),
-        cmocka_unit_test(others_disturb), cmocka_unit_test(parts_end_together), cmocka_unit_test(time_is_limited),
+    const struct CMUnitTest tests[] = {cmocka_unit_test(predictions_come_true),
+        cmocka_unit_test(waits_of_balanced_cuts), cmocka_unit_test(passes_are_cold), cmocka_unit_test(others_disturb),
+        cmocka_unit_test(parts_end_together), cmocka_unit_test(time_is_limited),
         cmocka_unit_test(cuts_follow_the_devices), cmocka_unit_test(what_is_left_is_solved),
         cmocka_unit_test(three_devices_share), cmocka_unit_test(other_sets_of_devices),
         cmocka_unit_test(devices_that_differ_have_one_cut), cmocka_unit_test(devices_that_say_nothing),
