@@ -11,6 +11,7 @@ import sys
 from pathlib import Path
 
 TIMER_MHZ = 19.2
+ADDED_BYTES = 3 << 20
 COUNTS = Path(__file__).parent.parent / "counts.json"
 
 
@@ -72,6 +73,8 @@ def figures(phone):
     if clocks:
         gbs = gemm["dma_bytes"] * min(clocks) / 1000 / phone.cycles("gemm Q4_0", all_)[0]
         found["dma_gbs"] = gbs, None, "a product of 1536x1536 streams at least so much"
+        gbs = ADDED_BYTES * min(clocks) / 1000 / phone.cycles("add 3 MiB", all_)[0]
+        found["l2_gbs"] = gbs, None, "an addition of two vectors of 1 MiB loads and stores at least so much"
     message = phone.told["message_us"]
     found["message_us"] = max(1, message["low"]), max(1, message["median"]), "empty messages, one at a time"
     return found

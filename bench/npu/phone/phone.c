@@ -264,8 +264,8 @@ static int measure(struct npu_transport *npu, const char *name, const struct npu
     return 0;
 }
 
-/* The five: packets alone; gathers; a meeting of all threads and little else; packets on all threads; DMA, packets and
- * tiles as a pipeline. */
+/* The six: packets alone; gathers; a meeting of all threads and little else; packets on all threads; loads and stores
+ * of vectors, more than the cache holds; DMA, packets and tiles as a pipeline. */
 static int measure_all(struct npu_transport *npu, const char *before, struct lutra_error *err)
 {
     uint32_t t = npu->machine.n_threads;
@@ -277,6 +277,8 @@ static int measure_all(struct npu_transport *npu, const char *before, struct lut
     TRY(measure(npu, "add a vector a thread", &w.op, 64, t, ",", err));
     w = rows(npu, NPU_OP_SWIGLU, 1, 8192);
     TRY(measure(npu, "swiglu", &w.op, 4, t, ",", err));
+    w = rows(npu, NPU_OP_ADD, 1, 1 << 18);
+    TRY(measure(npu, "add 3 MiB", &w.op, 1, t, ",", err));
     w = product(npu, NPU_W_Q4_0, 1, 1536, 1536);
     return measure(npu, "gemm Q4_0", &w.op, 1, t, ",", err);
 }
