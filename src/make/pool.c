@@ -10,12 +10,11 @@
 /* 12 uniforms of 16 bits: variance 1 after the shift by the mean, range +-6.  Six Philox words per number. */
 void make_normals(uint64_t seed, uint32_t stream, uint64_t first, float *x, size_t n)
 {
-    uint32_t key[2] = {(uint32_t)seed, (uint32_t)(seed >> 32)};
+    uint32_t key[2] = {(uint32_t)seed, (uint32_t)(seed >> 32)}, counter[4] = {0, 0, stream, 0}, word[12], sum[2];
     for (size_t i = 0; i < n; i += 2) {
-        uint32_t word[12], sum[2] = {0, 0};
-        for (uint32_t b = 0; b < 3; b++)
-            rng_philox(
-                (uint32_t[4]){(uint32_t)(first + i), (uint32_t)((first + i) >> 32), stream, b}, key, word + 4 * b);
+        counter[0] = (uint32_t)(first + i), counter[1] = (uint32_t)((first + i) >> 32);
+        for (counter[3] = 0; counter[3] < 3; counter[3]++) rng_philox(counter, key, word + 4 * counter[3]);
+        sum[0] = sum[1] = 0;
         for (int k = 0; k < 12; k++) sum[k / 6] += (word[k] & 0xffff) + (word[k] >> 16);
         for (size_t k = 0; k < 2 && i + k < n; k++)
             x[i + k] = ((float)sum[k] + 6.0f) * (1.0f / 65536) - 6.0f; /* each uniform is (u + 0.5) / 65536 */

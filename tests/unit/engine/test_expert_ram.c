@@ -135,7 +135,7 @@ static void any_budget_gives_the_same_bits(void **state)
     fixture_everywhere(everywhere);
     check_on(&(struct where){0}, "tiny-qwen3moe", "F32", 2);
     check_on(&(struct where){0}, "tiny-qwen35moe", "Q6_K", 3);
-    check_on(&(struct where){0}, "tiny-gemma4-moe", "IQ4_XS", 2);
+    check_on(&(struct where){0}, "tiny-gemma4-moe", SANITIZED ? "Q5_1" : "IQ4_XS", 2); /* a slow one to round to */
     check_on(&(struct where){0}, "tiny-granitehybrid-moe", "TQ1_0", 2);
     check_on(&(struct where){"cpu:0,cpu:1", NULL}, "tiny-qwen3moe", "Q4_0", 2);
 }
