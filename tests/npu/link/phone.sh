@@ -1,16 +1,18 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
-# phone.sh ROOT NAMES: the folder that scripts/phone makes, without an NDK: the program runs under qemu-aarch64 with the
-# emulator, says that there is no NPU, and asks the system for nothing that Android 12 does not have (NAMES).
+# phone.sh ROOT NAMES BUILD: the folder that scripts/phone makes, without an NDK: the program runs under qemu-aarch64 with the
+# emulator, says that there is no NPU, and asks the system for nothing that Android 12 does not have (NAMES).  The NPU's
+# library is that of BUILD, where it has one.
 command -v aarch64-linux-gnu-gcc >/dev/null || {
     echo "skipped: no aarch64-linux-gnu-gcc (package gcc-aarch64-linux-gnu)"
     exit 77
 }
 out=$(mktemp -d) || exit 1
 trap 'rm -rf "$out"' EXIT
+[ -e "$3/liblutra_npu.so" ] && export NPU_FROM="$3"
 env -u NDK "$1/scripts/phone" --dry-run "$out/files" >"$out/log" 2>&1 || { tail -20 "$out/log"; exit 1; }
 grep 'warning:' "$out/log" && exit 1
-for file in lutra-npu-phone run.sh; do [ -s "$out/files/$file" ] || { echo "no $file"; exit 1; }; done
+for file in lutra-npu-phone run.sh ${NPU_FROM:+liblutra_npu.so}; do [ -s "$out/files/$file" ] || { echo "no $file"; exit 1; }; done
 
 # What it asks for: of bionic at this level, or what glibc calls something that Android has by another name.
 aarch64-linux-gnu-nm -D --undefined-only "$out/files/lutra-npu-phone" | sed 's/.* //; s/@.*//' | sort -u >"$out/asked"
