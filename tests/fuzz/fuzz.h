@@ -60,7 +60,7 @@ static inline struct fuzz_inputs fuzz_begin(int argc, char **argv, uint64_t n, u
 }
 
 /* AddressSanitizer's: freed memory is kept from use for 16 MiB, not 256, which were most of an input's page faults. */
-const char *__asan_default_options(void);
+__attribute__((weak)) const char *__asan_default_options(void); /* weak: fuzz_gguf includes this in two files */
 const char *__asan_default_options(void)
 {
     return "quarantine_size_mb=16";
