@@ -158,7 +158,7 @@ FILTER(f_int)
     if (self.kind == JINJA_STRING) TRY(text_to_int(run, self, (int)base, &is_int, out));
     if (is_int) return 0;
     *out = a[0].kind == JINJA_MISSING ? jinja_int(0) : a[0];
-    if (!to_float(self, &f) || isnan(f)) return 0;
+    if (!to_float(self, &f) || !isfinite(f)) return 0;
     int64_t whole;
     if (jinja_as_int(self, &whole)) return *out = jinja_int(whole), 0;
     if (!(f > -9.2e18 && f < 9.2e18)) return jinja_fail(run, LUTRA_E_FORMAT, "the integer does not fit 64 bits");
