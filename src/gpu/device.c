@@ -143,19 +143,29 @@ static void gpu_buffer_free(struct device *self, struct buffer *buffer)
     memset(buffer, 0, sizeof *buffer);
 }
 
+static void copy_area(uint8_t *to, const uint8_t *from, const struct area *area)
+{
+    const size_t bytes = (size_t)area->columns.n * sizeof(float), row_bytes = (size_t)area->dim * sizeof(float);
+    size_t at = (size_t)area->columns.first * sizeof(float);
+    for (int r = 0; r < area->rows; r++, at += row_bytes) memcpy(to + at, from + at, bytes);
+}
+
 static int gpu_publish(struct device *self, struct buffer *buffer, struct area area, struct lutra_error *err)
 {
     const struct gpu_buffer *b = gpu_buffer_of(gpu_of(self), buffer->host);
-    (void)area, (void)err; /* all of it: it shares nothing */
-    if (b && b->copies) memcpy(b->host, b->memory.mapped, b->used);
+    (void)err;
+    if (b && b->copies) copy_area(b->host, b->memory.mapped, &area);
     return 0;
 }
 
 static void gpu_acquire(struct device *self, struct buffer *buffer, struct area area)
 {
     struct gpu_buffer *b = gpu_buffer_of(gpu_of(self), buffer->host);
-    (void)area;
-    if (b) b->stale = b->copies;
+    if (!b || !b->copies) return;
+    if (area_is_whole(&area))
+        b->stale = true; /* brought when it is needed */
+    else if (!b->stale)
+        copy_area(b->memory.mapped, b->host, &area);
 }
 
 /* ---- steps ---- */
@@ -328,8 +338,12 @@ int gpu_device_open(struct device **out, const struct gpu_settings *settings, st
         .memory = &GPU_MEMORY,
         .extras = &GPU_EXTRAS,
         .name = "vulkan",
-        .caps = {
-            .max_rows = MAX_ROWS, .flat_rows = FLAT_ROWS, .async = true, .masks = true, .cache = DEVICE_CACHE_ALIKE}};
+        .caps = {.max_rows = MAX_ROWS,
+            .flat_rows = FLAT_ROWS,
+            .async = true,
+            .masks = true,
+            .cache = DEVICE_CACHE_ALIKE,
+            .shares = 1 << OP_MATMUL}};
     int rc = gpu_load(d, err);
     if (rc == 0) rc = gpu_pipelines_open(d, err);
     if (rc == 0) rc = gpu_queue_open(d, err);

@@ -52,6 +52,7 @@ struct packed {
     struct gpu_memory memory;
     uint64_t address; /* of the first byte, rounded down to a word; `skew` bytes before it */
     uint32_t skew, row_bytes;
+    int64_t first; /* the output that it begins with */
     bool in_place;
     bool i8; /* class i8x32: rows are rounded first */
 };
@@ -287,6 +288,7 @@ int gpu_program_prepare(struct gpu_device *d, const struct op_list *list, struct
 
 struct gpu_product {
     const struct weight *weight;
+    struct columns own;                /* outputs; n 0: all */
     uint64_t x, rounded, bias, result; /* addresses; bias: 0 = none */
     int n_row;
 };

@@ -271,17 +271,19 @@ int gpu_program_product(struct gpu_device *d, const struct gpu_product *product,
 {
     const struct weight *w = product->weight;
     const struct packed *packed = weight_packed(w, &d->base);
+    const struct columns own = product->own.n ? product->own : (struct columns){0, w->tensor.ne[1]};
+    const uint64_t at = (uint64_t)own.first * sizeof(float);
     const struct {
         uint64_t weight, x, bias, result;
         uint32_t skew, row_bytes, n_in, n_out, n_row, has_bias, result_stride;
     } push = {.weight = packed->address,
         .x = packed->i8 ? product->rounded : product->x,
-        .bias = product->bias,
-        .result = product->result,
-        .skew = packed->skew,
+        .bias = product->bias ? product->bias + at : 0,
+        .result = product->result + at,
+        .skew = packed->skew + (uint32_t)(own.first - packed->first) * packed->row_bytes,
         .row_bytes = packed->row_bytes,
         .n_in = (uint32_t)w->tensor.ne[0],
-        .n_out = (uint32_t)w->tensor.ne[1],
+        .n_out = (uint32_t)own.n,
         .n_row = (uint32_t)product->n_row,
         .has_bias = product->bias != 0,
         .result_stride = (uint32_t)w->tensor.ne[1]};
@@ -324,6 +326,7 @@ static int run_matmul(struct program *p, const struct op *op, struct lutra_error
         product[i] = (struct gpu_product){.x = p->value[op->in[0]],
             .bias = gpu_constant_at(p->constants, op->matmul.bias[i]),
             .result = p->value[op->out[i]],
+            .own = share_columns(p->s->share, op->weight[i]->tensor.ne[1]),
             .n_row = (int)rows_of(p->s, op->in[0])};
     return run_products(p, op->weight, product, op->n_weight, err);
 }

@@ -86,6 +86,7 @@ int gpu_weight_prepare(struct gpu_device *d, struct weight *w, bool *keeps_sourc
     struct packed *p = calloc(1, sizeof *p);
     if (!p) return lutra_fail(err, LUTRA_E_NO_MEMORY, "vulkan: no memory for tensor '%s'", t->name);
     p->row_bytes = (uint32_t)row_bytes;
+    p->first = h->want.first;
     p->i8 = has_groups_of_32((uint32_t)t->type) && d->exact != GPU_EXACT_NO;
     const size_t bytes = (size_t)h->want.n * row_bytes;
     int rc = place(d, p, (const uint8_t *)t->data + (size_t)h->want.first * row_bytes, bytes, err);

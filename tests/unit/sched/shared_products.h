@@ -1,0 +1,187 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Products that two devices of different numbers share by outputs: every element has the bits that it has where its
+ * device runs the whole operation; each device has prepared its outputs only.
+ */
+#ifndef TESTS_SHARED_PRODUCTS_H
+#define TESTS_SHARED_PRODUCTS_H
+
+#include "unit/sched/shared_list.h"
+
+/* It says when the segment ran: behind the one before. */
+static inline void check_ran(struct bench *b, struct device *d, const struct ticket *ticket)
+{
+    uint64_t begin_us, end_us;
+    assert_true(d->extras->ran(d, ticket, &begin_us, &end_us));
+    assert_true(b->ran_until_us <= begin_us && begin_us <= end_us && end_us <= clock_now_us(b->clock));
+    b->ran_until_us = end_us;
+}
+
+/* What a device makes of a whole operation with the inputs in `want`, into the values' own memory. */
+static inline void run_whole(struct bench *b, struct device *d, int i)
+{
+    const struct op *op = &b->op_all[i];
+    struct segment s = {.op = op, .n_op = 1, .list = &b->list_all, .step = &b->step};
+    struct ticket ticket;
+    for (int v = 0; v < N_VALUES; v++) {
+        const int dim = b->list.value[v].dim;
+        memcpy(b->value[v].host, b->want[v], bytes_of(b, v));
+        if (d->memory) d->memory->acquire(d, &b->value[v], (struct area){{0, dim}, dim, b->batch.n_row});
+    }
+    OK(d->ops->submit(d, &s, NULL, 0, &ticket, &err));
+    OK(d->ops->wait(d, &ticket, &err));
+    if (ticket.id && d->extras->ran) check_ran(b, d, &ticket);
+    for (int k = 0; k < op->n_out && d->memory; k++) {
+        const int dim = b->list.value[op->out[k]].dim;
+        OK(d->memory->publish(d, &b->value[op->out[k]], (struct area){{0, dim}, dim, b->batch.n_row}, &err));
+    }
+}
+
+/* Operation by operation: from each device the columns of its share. */
+static inline void find_wanted(struct bench *b)
+{
+    static float now[OP_OUTS][ROWS * OUT_MOST];
+    for (int i = 0; i < N_OPS; i++) {
+        for (int p = 0; p < b->plan.n_piece; p++) {
+            const struct plan_piece *piece = &b->plan.piece[p];
+            if (i < piece->first || i >= piece->first + piece->n) continue;
+            run_whole(b, b->plan.device[piece->device], i);
+            for (int k = 0; k < b->op[i].n_out; k++) {
+                const int v = b->op[i].out[k], dim = b->list.value[v].dim;
+                const struct columns own = share_columns(piece->share, dim);
+                for (int r = 0; r < b->batch.n_row; r++)
+                    memcpy(now[k] + r * dim + own.first, (float *)b->value[v].host + r * dim + own.first,
+                        (size_t)own.n * sizeof(float));
+            }
+        }
+        for (int k = 0; k < b->op[i].n_out; k++) memcpy(b->want[b->op[i].out[k]], now[k], bytes_of(b, b->op[i].out[k]));
+    }
+}
+
+static inline void prepare(struct weight *w)
+{
+    bool keeps;
+    for (int i = 0; i < WEIGHT_HOLDERS; i++)
+        if (w->held[i].device) OK(w->held[i].device->ops->prepare(w->held[i].device, w, &keeps, &err));
+}
+
+/* Whether each device has its share of the outputs, and nothing more. */
+static inline void check_held(const struct bench *b)
+{
+    for (int i = 0; i < N_WEIGHTS; i++) {
+        int64_t sum = 0;
+        for (int k = 0; k < WEIGHT_HOLDERS; k++) sum += b->part[i].held[k].has.n;
+        assert_int_equal(sum, b->part[i].tensor.ne[1]);
+    }
+}
+
+static inline void open_case(struct bench *b, enum quant_type type)
+{
+    const uint32_t block = quant_info_of(type)->block_elems > 64 ? 256 : 64;
+    const int n_in = (int)(block * (1 + below(b, IN_MOST / block))),
+              n_out = 32 * (2 + (int)below(b, OUT_MOST / 32 - 1));
+    const int n_hidden = (int)block * ((n_out + (int)block - 1) / (int)block);
+    b->batch = (struct batch){.row = b->row, .n_row = 1 + (int)below(b, below(b, 3) ? 5 : ROWS)};
+    make_weight(b, W_GATE, type, n_in, n_hidden > OUT_MOST ? (int)block : n_hidden);
+    const int n_act = (int)b->part[W_GATE].tensor.ne[1];
+    make_weight(b, W_UP, type, n_in, n_act);
+    make_weight(b, W_DOWN, type, n_act, n_in);
+    make_weight(b, W_LAST, type, n_in, n_act);
+    make_list(b, b->part, b->op, &b->list);
+    make_list(b, b->all, b->op_all, &b->list_all);
+    for (int i = 0; i < N_OPS; i++) {
+        b->cut[i] = (struct plan_cut){.n = 2, .device = {b->device[0], b->device[1]}};
+        for (int d = 0; d < 2; d++) b->cut[i].part[d] = (float)(1 + below(b, 7));
+    }
+    OK(plan_open_cut(&b->plan, &b->list, b->device, 2, b->cut, &err));
+    OK(plan_give_weights(&b->plan, &err));
+    for (int i = 0; i < N_WEIGHTS; i++) {
+        prepare(&b->part[i]);
+        for (int d = 0; d < 2; d++)
+            OK(weight_give(&b->all[i], b->device[d], (struct columns){0, b->all[i].tensor.ne[1]}, &err));
+        prepare(&b->all[i]);
+    }
+    check_held(b);
+    for (int d = 0; d < 2; d++) {
+        struct device *of = b->device[d];
+        OK(of->ops->reserve(of, &b->list, ROWS, 1, 64, &err));
+        OK(of->ops->reserve(of, &b->list_all, ROWS, 1, 64, &err));
+        if (!of->memory) continue;
+        OK(of->memory->load(of, &b->list, &err));
+        OK(of->memory->load(of, &b->list_all, &err));
+        for (int v = 0; v < N_VALUES; v++) OK(of->memory->join(of, NULL, &b->value[v], &err));
+    }
+}
+
+static inline void close_case(struct bench *b)
+{
+    for (int d = 0; d < 2; d++) {
+        struct device *of = b->device[d];
+        for (int v = 0; of->memory && v < N_VALUES; v++) of->memory->leave(of, &b->value[v]);
+        if (of->memory) of->memory->unload(of, &b->list), of->memory->unload(of, &b->list_all);
+        if (of->extras && of->extras->forget) of->extras->forget(of, &b->list), of->extras->forget(of, &b->list_all);
+        for (int i = 0; i < N_WEIGHTS; i++) of->ops->release(of, &b->part[i]), of->ops->release(of, &b->all[i]);
+    }
+    for (int i = 0; i < N_WEIGHTS; i++) free((void *)b->part[i].tensor.data);
+}
+
+/* A row of massive activations makes the NPU scale it where it lies: others still read it. */
+static inline void fill(struct bench *b)
+{
+    float *x = b->want[V_IN];
+    const int n = b->batch.n_row * b->list.value[V_IN].dim;
+    for (int i = 0; i < n; i++) x[i] = 3 * fixture_noise((uint32_t)i, 7, b->seed);
+    for (int i = 0; below(b, 2) && i < b->list.value[V_IN].dim; i++) x[i] *= 300;
+    for (int r = 0; r < b->batch.n_row; r++) b->row[r] = (struct row){.pos = r, .parent = r - 1};
+}
+
+static inline void check_case(struct bench *b, enum quant_type type)
+{
+    open_case(b, type);
+    b->kv = (struct kv_view){.type = {QUANT_F16, QUANT_F16}};
+    b->step = (struct step){.batch = &b->batch, .kv = &b->kv, .value = b->value};
+    fill(b);
+    find_wanted(b);
+    for (int v = 0; v < N_VALUES; v++) {
+        if (v != V_IN) memset(b->value[v].host, 0x7f, b->value[v].bytes);
+    }
+    memcpy(b->value[V_IN].host, b->want[V_IN], bytes_of(b, V_IN));
+    OK(plan_run(&b->plan, &b->step, NULL, NULL, &err));
+    for (int v = 0; v < N_VALUES; v++) {
+        if (v == V_ACT) continue; /* nobody reads it any more: the NPU has scaled its massive rows */
+        OK(plan_share(&b->plan, &b->step, v, &err));
+        const int dim = b->list.value[v].dim;
+        for (int i = 0; i < b->batch.n_row * dim; i++)
+            if (memcmp(&b->want[v][i], (float *)b->value[v].host + i, sizeof(float)))
+                fail_msg("%s, %s first, %d rows: value %d: column %d of %d of row %d is %g, not %g",
+                    quant_info_of(type)->name, b->device[0]->name, b->batch.n_row, v, i % dim, dim, i / dim,
+                    (double)((float *)b->value[v].host)[i], (double)b->want[v][i]);
+    }
+    close_case(b);
+}
+
+static inline void open_bench(struct bench *b, const char *devices)
+{
+    struct lutra_runtime_settings set;
+    memset(b, 0, sizeof *b);
+    lutra_runtime_settings_init(&set, sizeof set);
+    set.device = devices, set.n_threads = 2, set.npu_window_bytes = 32 << 20;
+#ifdef NPU_PROGRAM
+    set.npu_program = NPU_PROGRAM;
+#endif
+    b->clock = clock_real();
+    OK(device_set_open(&b->set, &set, &b->clock, &err));
+    for (int d = 0; d < 2; d++) b->device[d] = b->set.device[d];
+    if (b->device[0] == b->set.cpu) b->device[1]->caps.async = false; /* its share is the second */
+    for (int v = 0; v < N_VALUES; v++)
+        OK(b->set.cpu->ops->buffer_alloc(b->set.cpu, sizeof(float) * ROWS * OUT_MOST, &b->value[v], &err));
+    for (int i = 0; i < OUT_MOST; i++) b->bias[i] = fixture_noise((uint32_t)i, 3, 5);
+}
+
+static inline void close_bench(struct bench *b)
+{
+    for (int v = 0; v < N_VALUES; v++) b->set.cpu->ops->buffer_free(b->set.cpu, &b->value[v]);
+    device_set_close(&b->set);
+}
+
+#endif
