@@ -214,6 +214,9 @@ static int read_arch(struct reader *r, struct lutra_error *err)
         if (strlen(archs[i]->name) == s.n && !memcmp(archs[i]->name, s.s, s.n)) r->arch = archs[i];
     }
     if (r->arch) return 0;
+    if (strcmp(r->hp->arch, "clip") == 0)
+        return model_lack(r->to, err,
+            "%s: architecture 'clip' is the vision or audio part of a model (mmproj): not read", weights_path(r->w));
     return model_lack(
         r->to, err, "%s: architecture '%s' is not implemented (%s are)", weights_path(r->w), r->hp->arch, known);
 }

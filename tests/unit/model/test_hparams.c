@@ -143,6 +143,7 @@ static void what_would_run_wrong_is_refused_by_its_key(void **state)
         {{SCALING "type", WEIGHTS_STRING, "yarn"}, NULL, NULL},
         {{"llama.expert_count", WEIGHTS_U32, &experts}, NULL, "experts"},
         {{"general.architecture", WEIGHTS_STRING, "mamba"}, NULL, "'mamba'"},
+        {{"general.architecture", WEIGHTS_STRING, "clip"}, NULL, "part of a model (mmproj)"},
         {{"general.name", WEIGHTS_STRING, "x"}, "blk.0.attn_sub_norm.weight", "attn_sub_norm"},
     };
     static const uint32_t n_ctx = 256;
