@@ -14,6 +14,7 @@
 #include <string.h>
 
 #include "base/status.h"
+#include "npu/wire/message.h"
 #include "phone/data.h"
 #include "sim/counts.h"
 
@@ -255,6 +256,38 @@ static void head_norms_by_hand(void **state)
     npu_counts_free(&counts);
 }
 
+static double normed(const struct npu_model *m, int rows)
+{
+    struct npu_step_op op[NPU_STEP_OPS_MAX];
+    double n = 0;
+    for (int i = npu_step_ops(m, rows, 1, op) - 1; i >= 0; i--)
+        if (op[i].code == NPU_OP_RMS_NORM) n += (double)op[i].times * op[i].m * op[i].n;
+    return n;
+}
+
+/* A BitNet layer has a norm before each of its last products: of the heads' outputs and of what is between. */
+static void bitnet_norms_by_hand(void **state)
+{
+    struct npu_model m = npu_models[0];
+    (void)state;
+    const double without = normed(&m, 2);
+    near(without, 28 * 2 * 2 * 1536 + 1536);
+    m.bitnet = 1;
+    near(normed(&m, 2) - without, 28 * 2 * (1536 + 8960));
+}
+
+/* Of each segment of 64 keys attention's threads start two transfers, its keys and its values, and wait for both. */
+static void attention_transfers_by_hand(void **state)
+{
+    const struct npu_op op = {.code = NPU_OP_ATTENTION, .m = 2, .n = 128};
+    struct npu_work w = {0};
+    (void)state;
+    npu_divide(&op, 1024, 2, 6, &w);
+    near(w.stages, 1024 / 64);
+    near(w.part_starts, 2 * 1024 / 64);
+    near(w.parts, 2);
+}
+
 /* More power, more energy, and no other time; a longer message, no longer operation. */
 static void power_is_not_time(void **state)
 {
@@ -315,6 +348,7 @@ int main(void)
         cmocka_unit_test(broken_profiles_are_refused_by_field_and_file), cmocka_unit_test(damaged_profiles_do_no_harm),
         cmocka_unit_test(times_follow_the_formula), cmocka_unit_test(energies_follow_the_formula),
         cmocka_unit_test(round_trips_by_hand), cmocka_unit_test(head_norms_by_hand),
+        cmocka_unit_test(bitnet_norms_by_hand), cmocka_unit_test(attention_transfers_by_hand),
         cmocka_unit_test(power_is_not_time), cmocka_unit_test(intervals_contain_what_is_between)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
