@@ -31,8 +31,8 @@ static int choose_sizes(
         kv_settings_for(list, type, KV_BLOCK, INT32_MAX / KV_BLOCK, s->n_seq, set->n_batch, 0, s->free_windows);
     size_t fixed, states = kv_state_bytes(&kv, NULL);
     uint64_t per_token = kv_growing_bytes(&kv, &fixed);
-    fixed = LUTRA_ADD_OVERFLOWS(fixed, states, &fixed) ? SIZE_MAX : fixed;
     if (!per_token && !fixed) return lutra_fail(err, LUTRA_E_UNSUPPORTED, "the model keeps no keys and values");
+    fixed = LUTRA_ADD_OVERFLOWS(fixed, states, &fixed) ? SIZE_MAX : fixed;
     if (!per_token) per_token = 1; /* all layers have windows */
     uint64_t available = cpu_memory_available();
     available -= fixed < available / 2 ? fixed : available / 2;

@@ -18,6 +18,7 @@
 #include "quant/quant.h"
 #include "sanitized.h"
 #include "unit/weights/build.h"
+#include "quantize/groups.h"
 #include "quantize/mix.h"
 #include "make/make.h"
 #include "weights/gguf_write.h"
@@ -161,6 +162,8 @@ static void same_weights(const char *shape)
         const struct tensor *t = weights_tensor_at(a, i), *u = weights_tensor_find(b, t->name);
         if (u) weights_fetch(b, u);
         same_tensor(t, u, shape);
+        if (weights_is_grouped(b, u) && (strstr(u->name, "conv1d") || strstr(u->name, "conv.conv") || t->ne[0] == 1))
+            fail_msg("%s: tensor '%s' is no layer to round", shape, u->name);
         weights_drop_pages(b, u); /* and once more: it is read or computed again */
         weights_fetch(b, u);
         same_tensor(t, u, shape);

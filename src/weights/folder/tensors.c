@@ -576,7 +576,7 @@ int folder_take_tensors(struct folder *f, struct lutra_error *err)
         t->name = names_add(&header->names, name, strlen(name));
         if (!t->name) return lutra_fail(err, LUTRA_E_NO_MEMORY, "%s: no memory for names", f->label);
         header->n_tensor++;
-        from->as = t;
+        if (from->n_dim == 2) from->as = t; /* others are no layers that can be rounded */
         TRY(is_codes ? take_packed(f, from, t, err) : take_tensor(f, from, t, err));
     }
     TRY(folder_take_experts(f, err));

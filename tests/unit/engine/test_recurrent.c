@@ -117,6 +117,19 @@ static void check_states(const struct where *where)
     }
 }
 
+/* Without a layer that attends, nothing counts a sequence's tokens. */
+static void a_model_that_never_attends_is_refused(void **state)
+{
+    struct fixture f;
+    struct lutra_error why = {.what = ""};
+    (void)state;
+    fixture_make(&f, &(struct where){0}, "tiny-granitehybrid", "Q8_0", 1, 1);
+    OK(lutra_model_open(&f.model, f.rt, f.path, NULL, err));
+    assert_int_equal(lutra_session_open(&f.s, f.model, NULL, &why), LUTRA_E_UNSUPPORTED);
+    assert_non_null(strstr(why.what, "keeps no keys and values"));
+    fixture_close(&f);
+}
+
 static void rows_do_not_depend_on_their_pass(void **state)
 {
     (void)state;
@@ -231,7 +244,7 @@ static void a_conversation_that_rolls_keeps_its_system_prompt(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(rows_do_not_depend_on_their_pass),
-        cmocka_unit_test(turns_of_a_chat_reuse_states),
+        cmocka_unit_test(a_model_that_never_attends_is_refused), cmocka_unit_test(turns_of_a_chat_reuse_states),
         cmocka_unit_test(a_conversation_that_rolls_keeps_its_system_prompt),
         cmocka_unit_test(samples_that_wait_say_the_same), cmocka_unit_test(drafts_change_nothing)};
     return cmocka_run_group_tests(tests, NULL, NULL);
