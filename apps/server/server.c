@@ -116,7 +116,7 @@ static int start(struct server *s)
 {
     const char *why = mhd_load();
     if (why) {
-        s->set->say("libmicrohttpd cannot be loaded (Debian: libmicrohttpd12): %s", why);
+        s->set->say("libmicrohttpd cannot be loaded (Debian: libmicrohttpd12 or libmicrohttpd12t64): %s", why);
         return -1;
     }
     if (guard_open(s) < 0 || listen_open(s) < 0 || !documents_check(s) || models_start(s) < 0) return -1;

@@ -344,11 +344,16 @@ static int prepare(struct weight *w, struct lutra_error *err)
     return 0;
 }
 
-int plan_prepare(const struct plan *plan, struct lutra_error *err)
+int plan_prepare(const struct plan *plan, void (*fetch)(void *user, const struct tensor *tensor), void *user,
+    struct lutra_error *err)
 {
     TRY(plan_give_weights(plan, err));
-    for (const struct op *op = plan->list->op; op < plan->list->op + plan->list->n_op; op++)
-        for (int k = 0; k < op->n_weight; k++) TRY(prepare(op->weight[k], err));
+    for (const struct op *op = plan->list->op; op < plan->list->op + plan->list->n_op; op++) {
+        for (int k = 0; k < op->n_weight; k++) {
+            if (fetch) fetch(user, &op->weight[k]->tensor);
+            TRY(prepare(op->weight[k], err));
+        }
+    }
     for (int i = 0; i < plan->n_device; i++)
         if (plan->device[i]->memory) TRY(plan->device[i]->memory->load(plan->device[i], plan->list, err));
     return 0;

@@ -89,8 +89,10 @@ int plan_open_cut(struct plan *plan, const struct op_list *list, struct device *
 /* To each of its devices what its pieces need of every weight, of products the outputs of their shares: weight_give. */
 int plan_give_weights(const struct plan *plan, struct lutra_error *err);
 
-/* The same, and all of it prepared, with what operations carry beside weights.  Not during a step. */
-int plan_prepare(const struct plan *plan, struct lutra_error *err);
+/* The same, and all of it prepared, with what operations carry beside weights.  fetch makes the bytes of a tensor that
+ * is computed; NULL: none is.  Not during a step. */
+int plan_prepare(const struct plan *plan, void (*fetch)(void *user, const struct tensor *tensor), void *user,
+    struct lutra_error *err);
 
 /* Which devices run an operation, and the share of each: asynchronous ones first.  Returns how many; 1: all of it on
  * team[0], because nobody shares it or a share would be empty.  Errors as plan_open. */

@@ -139,7 +139,7 @@ int profile_open(struct maker *m, struct plan *plan, struct lutra_error *err)
 {
     const struct profile_how *how = m->how;
     TRY(plan_open_cut(plan, how->list, how->device, how->n_device, m->cut, err));
-    return m->mixed ? plan_prepare(plan, err) : 0;
+    return m->mixed ? plan_prepare(plan, how->fetch, how->user, err) : 0;
 }
 
 static int open_plans(struct maker *m, enum pass_class rows, struct lutra_error *err)

@@ -91,6 +91,7 @@ struct profile_how {
     int passes;      /* of each of the three plans */
     double limit_us; /* less of both where it would take longer; 0: none */
     int (*progress)(void *user, uint64_t done, uint64_t total); /* or NULL; nonzero cancels */
+    void (*fetch)(void *user, const struct tensor *tensor);     /* as of plan_prepare */
     void *user;
 };
 

@@ -7,7 +7,7 @@
 #include <string.h>
 
 /* A sleep ends 1/16 of the wait before the expected end: what waits and sleeps vary by, and it costs few looks. */
-enum { EARLY_SHARE = 16, LONGER_US = 10, LATE_MOST_US = 200 };
+enum { EARLY_SHARE = 16, EARLY_MOST_US = 400, LONGER_US = 10, LATE_MOST_US = 200 };
 
 void waits_init(struct waits *waits, struct clock clock, enum wait_mode mode)
 {
@@ -94,6 +94,7 @@ static void wait_expecting(struct waits *waits, struct device *d, int p, const s
     if (start_us < waits->idle_us[piece->device]) start_us = waits->idle_us[piece->device];
     uint64_t end_us = now + *took_us + WAIT_POLL_US, early_us = *took_us / EARLY_SHARE;
     int rc = waits->mode == WAIT_PREDICT ? 0 : poll_until(waits->clock, &q, end_us);
+    if (early_us > EARLY_MOST_US) early_us = EARLY_MOST_US;
     if (waits->mode == WAIT_PREDICT && !is_done(&q)) {
         if (*took_us > early_us) sleep_until(waits, start_us + *took_us - early_us);
         /* Around the expected end it is asked without a pause: one that sleeps comes back too late. */

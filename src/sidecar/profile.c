@@ -60,12 +60,19 @@ static void close_probe(struct probe *p)
 struct telling {
     lutra_progress_fn fn;
     void *user;
+    const lutra_model *model; /* set by measure() */
 };
 
 static int tell(void *user, uint64_t done, uint64_t total)
 {
     const struct telling *t = user;
     return t->fn ? t->fn(t->user, "measuring", done, total) : 0;
+}
+
+static void fetch(void *user, const struct tensor *tensor)
+{
+    const struct telling *t = user;
+    weights_fetch(t->model->weights, tensor);
 }
 
 static int measure(lutra_model *m, struct profile *out, struct telling *t, struct lutra_error *err)
@@ -85,8 +92,10 @@ static int measure(lutra_model *m, struct profile *out, struct telling *t, struc
             .passes = PASSES,
             .limit_us = LIMIT_S * 1e6,
             .progress = tell,
+            .fetch = fetch,
             .user = t};
         struct affinity before;
+        t->model = m;
         turn_take(&m->runtime->turn, TURN_ALL);
         affinity_set(m->runtime->devices.caller_cpu, &before);
         rc = profile_make(out, &how, err);
@@ -122,7 +131,7 @@ int lutra_profile(lutra_runtime *runtime, const char *model_path, const char *ou
     if (text) *text = NULL;
     TRY(handle_check(runtime, "runtime", err));
     TRY(settings_copy(&set, sizeof set, settings, "profile", err));
-    struct telling t = {set.progress, set.progress_user};
+    struct telling t = {set.progress, set.progress_user, NULL};
     lutra_model *m;
     set.plan = "even";
     set.vocab_only = false;
@@ -142,7 +151,7 @@ enum { BUDGET_MS = 300, STREAM_MB = 256 };
 int lutra_characterize(
     lutra_runtime *runtime, lutra_progress_fn progress, void *user, char **json, struct lutra_error *err)
 {
-    struct telling t = {progress, user};
+    struct telling t = {progress, user, NULL};
     struct affinity before;
     TRY(handle_check(runtime, "runtime", err));
     struct traits *traits = malloc(sizeof *traits);

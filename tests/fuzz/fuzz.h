@@ -60,11 +60,13 @@ static inline struct fuzz_inputs fuzz_begin(int argc, char **argv, uint64_t n, u
 }
 
 /* AddressSanitizer's: freed memory is kept from use for 16 MiB, not 256, which were most of an input's page faults. */
-__attribute__((weak)) const char *__asan_default_options(void); /* weak: fuzz_gguf includes this in two files */
+#ifndef FUZZ_SECOND_FILE /* of a program: defined before this is included */
+const char *__asan_default_options(void);
 const char *__asan_default_options(void)
 {
     return "quarantine_size_mb=16";
 }
+#endif
 
 /* splitmix64 */
 static inline uint64_t fuzz_roll(uint64_t *dice)

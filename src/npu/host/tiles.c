@@ -59,7 +59,7 @@ static void *play_on(void *user)
     for (;;) {
         uint32_t asked = __atomic_load_n(&box[0], __ATOMIC_SEQ_CST);
         if (atomic_load(&p->stop)) return NULL;
-        /* What cannot be played is left to who waits: that says so. */
+        /* A list that cannot be played is left for the waiting thread, which reports it. */
         if (npu_player_play(p) <= 0) syscall(SYS_futex, &box[0], FUTEX_WAIT, asked, NULL, NULL, 0);
     }
 }

@@ -18,8 +18,8 @@
  * for tiles outside of TCM. */
 int npu_tiles_play(struct npu_tile_acc *acc, const struct npu_machine *machine, uint8_t *base);
 
-/* Who plays it: whoever waits for the program, and a thread while nobody does, so that the program goes on while the
- * host computes.  The thread sleeps unless it is asked. */
+/* The waiting thread plays it; otherwise a thread of its own does, so that the program goes on while the host
+ * computes.  That thread sleeps unless it is asked. */
 struct npu_player {
     const struct npu_machine *machine;
     uint8_t *base;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #include "fuzz/gguf/mutate.h"
 
+#define FUZZ_SECOND_FILE
 #include "fuzz/fuzz.h"
 #include "quant/quant.h"
 #include "weights/gguf_write.h"

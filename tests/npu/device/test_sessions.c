@@ -411,7 +411,7 @@ static void lost_while_it_shares(const struct text *want)
     uint32_t seed = 9;
     for (int i = 0; i < n_place; i++) {
         struct fixture f;
-        const long at = 1 + below(&seed, 4000);
+        const long at = 1 + below(&seed, 200);
         open_model(&f, MODEL, on, windows[0].kib, 128, &log);
         log.text[0] = 0;
         end[0].pid = newest_child();

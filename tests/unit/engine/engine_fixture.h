@@ -66,41 +66,32 @@ static inline void quantize(const char *path, const char *model, const char *typ
 
 enum { FIXTURE_KEPT = 64 };
 
-/* Models this program has made, kept until it ends: most are asked for again. */
+/* Models this program has made, in files without a name: most are asked for again. */
 struct fixture_kept {
-    const char *shape, *type;
+    char shape[48], type[16];
     int n_layer;
-    char path[72];
+    FILE *file;
 };
 
-static inline struct fixture_kept *fixture_kept(void)
-{
-    static struct fixture_kept kept[FIXTURE_KEPT];
-    return kept;
-}
-
-static inline void fixture_unlink_kept(void)
-{
-    for (struct fixture_kept *k = fixture_kept(); k < fixture_kept() + FIXTURE_KEPT && k->shape; k++) unlink(k->path);
-}
-
-static inline void fixture_copy(const char *from, const char *to)
+static inline void fixture_copy(FILE *from, FILE *to)
 {
     static char bytes[1 << 16];
-    FILE *in = fopen(from, "rb"), *out = fopen(to, "wb");
-    assert_true(in && out);
-    for (size_t n; (n = fread(bytes, 1, sizeof bytes, in));) assert_int_equal(fwrite(bytes, 1, n, out), n);
-    fclose(in);
-    assert_int_equal(fclose(out), 0);
+    assert_true(from && to);
+    rewind(from);
+    for (size_t n; (n = fread(bytes, 1, sizeof bytes, from));) assert_int_equal(fwrite(bytes, 1, n, to), n);
+    assert_int_equal(fflush(to), 0);
 }
 
-/* At f->path, a file of its own.  shape and type are literals, or live as long. */
+/* At f->path, a file of its own. */
 static inline void fixture_make_file(struct fixture *f, const char *shape, const char *type, int n_layer)
 {
-    struct fixture_kept *k = fixture_kept(), *end = k + FIXTURE_KEPT;
-    while (k < end && k->shape && (strcmp(k->shape, shape) || strcmp(k->type, type) || k->n_layer != n_layer)) k++;
-    if (k < end && k->shape) {
-        fixture_copy(k->path, f->path);
+    static struct fixture_kept kept[FIXTURE_KEPT];
+    struct fixture_kept *k = kept, *end = kept + FIXTURE_KEPT;
+    while (k < end && k->file && (strcmp(k->shape, shape) || strcmp(k->type, type) || k->n_layer != n_layer)) k++;
+    if (k < end && k->file) {
+        FILE *to = fopen(f->path, "wb");
+        fixture_copy(k->file, to);
+        fclose(to);
         return;
     }
     struct lutra_make_model_settings ms;
@@ -110,11 +101,13 @@ static inline void fixture_make_file(struct fixture *f, const char *shape, const
     ms.seed = 5;
     ms.n_layer = n_layer;
     OK(lutra_make_model(f->rt, f->path, &ms, err));
-    if (k == end) return;
-    if (k == fixture_kept()) atexit(fixture_unlink_kept);
-    *k = (struct fixture_kept){.shape = shape, .type = type, .n_layer = n_layer};
-    snprintf(k->path, sizeof k->path, "%s.kept", f->path);
-    fixture_copy(f->path, k->path);
+    if (k == end || strlen(shape) >= sizeof k->shape || strlen(type) >= sizeof k->type) return;
+    *k = (struct fixture_kept){.n_layer = n_layer, .file = tmpfile()};
+    strcpy(k->shape, shape);
+    strcpy(k->type, type);
+    FILE *from = fopen(f->path, "rb");
+    fixture_copy(from, k->file);
+    fclose(from);
 }
 
 /* The model is there, and not open. */
