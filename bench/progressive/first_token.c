@@ -22,6 +22,7 @@
 #include <unistd.h>
 
 #include "engine/model.h"
+#include "../median.h"
 #include "lutra.h"
 
 #ifndef MADV_POPULATE_READ
@@ -156,18 +157,6 @@ static double first_us(double mbs, struct said *said)
 }
 
 /* ---- figures ---- */
-
-static int by_size(const void *a, const void *b)
-{
-    double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
-static double median(double *x, int n)
-{
-    qsort(x, (size_t)n, sizeof *x, by_size);
-    return n % 2 ? x[n / 2] : (x[n / 2 - 1] + x[n / 2]) / 2;
-}
 
 static bool run(double mbs, int rounds)
 {

@@ -9,6 +9,7 @@
 #include <time.h>
 
 #include "decode/speculate/drafter_impl.h"
+#include "../median.h"
 #include "suffix_automaton.h"
 
 enum { ROUNDS = 9, PASSES = 256, CAP = 16, ROOM = 32, TOKENS_MOST = 1 << 20 };
@@ -18,18 +19,6 @@ static double now_us(void)
     struct timespec t;
     clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t);
     return (double)t.tv_sec * 1e6 + (double)t.tv_nsec * 1e-3;
-}
-
-static int by_size(const void *a, const void *b)
-{
-    double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
-static double median(double x[ROUNDS])
-{
-    qsort(x, ROUNDS, sizeof *x, by_size);
-    return x[ROUNDS / 2];
 }
 
 /* Words by rank as in real texts (the k-th is 1/k as frequent), every copy_in-th of them the beginning of a stretch
@@ -90,7 +79,8 @@ int main(int argc, char **argv)
         }
         printf("%d tokens, a stretch of its own at every %d-th: scan %.2f us a pass; automaton %.2f, %.0f to build, "
                "%.0f to copy, %.1f MB\n",
-            n, copies[kind], median(scan), median(push), median(build), median(fork), (double)bytes * 1e-6);
+            n, copies[kind], median(scan, ROUNDS), median(push, ROUNDS), median(build, ROUNDS), median(fork, ROUNDS),
+            (double)bytes * 1e-6);
     }
     free(token);
     return other > 0;

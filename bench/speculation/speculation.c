@@ -23,6 +23,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "../median.h"
 #include "lutra.h"
 
 enum { PROMPT = 256, DRAFTS = 15, ROUNDS_MOST = 99, ROWS_MOST = 16, SAMPLES = 4, RATES_MOST = 8, PASS_MOST = 128 };
@@ -50,18 +51,6 @@ static uint64_t now_us(void)
     struct timespec t;
     clock_gettime(CLOCK_MONOTONIC, &t);
     return (uint64_t)t.tv_sec * 1000000 + (uint64_t)t.tv_nsec / 1000;
-}
-
-static int by_size(const void *a, const void *b)
-{
-    double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
-static double median(double *x, int n)
-{
-    qsort(x, (size_t)n, sizeof *x, by_size);
-    return n % 2 ? x[n / 2] : (x[n / 2 - 1] + x[n / 2]) / 2;
 }
 
 /* A token or a chance, from a number. */

@@ -19,7 +19,6 @@
 #include <linux/futex.h>
 #include <pthread.h>
 #include <sched.h>
-#include <signal.h>
 #include <stdatomic.h>
 #include <stdint.h>
 #include <stdlib.h>
@@ -29,6 +28,7 @@
 #include "base/clock.h"
 #include "base/cpuinfo.h"
 #include "base/pace.h"
+#include "base/thread.h"
 
 enum {
     MAX_THREAD = 1024,
@@ -371,22 +371,11 @@ static int start_worker(struct pool *pool, int ith, int cpu, struct lutra_error 
 {
     struct worker *worker = &pool->worker[ith - 1];
     *worker = (struct worker){.pool = pool, .cpu = cpu};
-    if (pthread_create(&worker->thread, NULL, work, worker) != 0) {
+    if (thread_start(&worker->thread, work, worker) != 0) {
         return lutra_fail(err, LUTRA_E_NO_MEMORY, "cannot start thread %d of %d", ith + 1, pool->n_thread);
     }
     pool->n_started++;
     return LUTRA_OK;
-}
-
-/* Signals go to the application's own threads: workers block them.  But for those that an instruction of the worker
- * itself raises: blocked, they would kill the process past the handler that reports the crash. */
-static void block_signals(sigset_t *old)
-{
-    static const int own[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT, SIGTRAP, SIGSYS};
-    sigset_t set;
-    sigfillset(&set);
-    for (size_t i = 0; i < sizeof own / sizeof *own; i++) sigdelset(&set, own[i]);
-    pthread_sigmask(SIG_SETMASK, &set, old);
 }
 
 static int start_workers(struct pool *pool, const struct pool_settings *set, struct lutra_error *err)
@@ -395,12 +384,9 @@ static int start_workers(struct pool *pool, const struct pool_settings *set, str
     const int *cpu = set->cpu ? set->cpu : allowed;
     int n_cpu = set->cpu ? set->n_cpu : set->pin ? cpu_allowed(allowed, MAX_THREAD) : 0;
     if (n_cpu > MAX_THREAD) n_cpu = MAX_THREAD;
-    sigset_t old;
-    block_signals(&old);
     for (int i = 1; i < pool->n_thread && rc == LUTRA_OK; i++) {
         rc = start_worker(pool, i, n_cpu ? cpu[i % n_cpu] : -1, err);
     }
-    pthread_sigmask(SIG_SETMASK, &old, NULL);
     return rc;
 }
 

@@ -10,12 +10,12 @@
  * takes, since it may still write.  Looks are counted, not the clock: after the whole machine has slept nobody is late.
  */
 #include <pthread.h>
-#include <signal.h>
 #include <stdlib.h>
 
 #include "base/affinity.h"
 #include "base/bell.h"
 #include "base/clock.h"
+#include "base/thread.h"
 #include "cpu/device_impl.h"
 
 enum { JOBS = 64, SPIN_US = 200, PAUSES_PER_LOOK = 64, LOOK_MS = 100, SILENT_LOOKS = 20 };
@@ -186,17 +186,12 @@ int cpu_driver_wait(struct cpu_driver *v, uint64_t number, struct lutra_error *e
 
 int cpu_driver_open(struct cpu_driver **out, struct cpu_device *d, int cpu, struct lutra_error *err)
 {
-    sigset_t all, old;
     struct cpu_driver *v = *out = calloc(1, sizeof *v);
     if (!v) return lutra_fail(err, LUTRA_E_NO_MEMORY, "%s: out of memory", d->name);
     v->device = d;
     v->cpu = cpu;
     bell_init(&v->bell);
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &old); /* signals are the application's own threads' */
-    int rc = pthread_create(&v->thread, NULL, drive, v);
-    pthread_sigmask(SIG_SETMASK, &old, NULL);
-    if (rc == 0) return 0;
+    if (thread_start(&v->thread, drive, v) == 0) return 0;
     bell_fini(&v->bell);
     free(v);
     *out = NULL;

@@ -76,16 +76,10 @@ static void release_weights(struct lutra_model *m)
 /* On every device that has not all that it is to have. */
 static int prepare_weight(struct lutra_model *m, struct weight *w, struct lutra_error *err)
 {
-    bool keeps_source = false, stored = w->stored != NULL;
-    int rc = 0;
+    bool keeps_source, stored = w->stored != NULL;
     weights_fetch(m->weights, &w->tensor);
     turn_take(&m->runtime->turn, TURN_ALL);
-    for (int i = 0; i < WEIGHT_HOLDERS && rc == 0; i++) {
-        struct device *d = w->held[i].device;
-        bool keeps = true;
-        if (d && !weight_is_ready(w, d)) rc = d->ops->prepare(d, w, &keeps, err);
-        keeps_source |= d && keeps;
-    }
+    int rc = weight_prepare(w, &keeps_source, err);
     turn_give(&m->runtime->turn, TURN_ALL);
     if (rc < 0) return rc;
     m->n_damaged += stored && !w->stored;

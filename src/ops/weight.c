@@ -4,6 +4,8 @@
  */
 #include "ops/weight.h"
 
+#include "ops/device.h"
+
 struct held *weight_held(struct weight *w, const struct device *d)
 {
     for (struct held *h = w->held; h < w->held + WEIGHT_HOLDERS; h++)
@@ -74,6 +76,17 @@ bool weight_is_ready(const struct weight *w, const struct device *d)
         any = true;
     }
     return any;
+}
+
+int weight_prepare(struct weight *w, bool *keeps_source, struct lutra_error *err)
+{
+    *keeps_source = false;
+    for (const struct held *h = w->held; h < w->held + WEIGHT_HOLDERS; h++) {
+        bool keeps = true;
+        if (h->device && !weight_is_ready(w, h->device)) TRY(h->device->ops->prepare(h->device, w, &keeps, err));
+        *keeps_source |= h->device && keeps;
+    }
+    return 0;
 }
 
 size_t weight_bytes(const struct weight *w)

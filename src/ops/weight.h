@@ -61,6 +61,10 @@ void weight_forget(struct held *h);
 /* Whether a device has prepared all that it is to have; d NULL: whether each has, and one at least has something. */
 bool weight_is_ready(const struct weight *w, const struct device *d);
 
+/* Every device that has not prepared all that it is to have does.  *keeps_source: one of them reads the tensor's own
+ * bytes from now on.  Errors as device_ops.prepare. */
+int weight_prepare(struct weight *w, bool *keeps_source, struct lutra_error *err);
+
 /* Whether any device is to have something of it. */
 bool weight_is_given(const struct weight *w);
 

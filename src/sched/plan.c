@@ -334,24 +334,15 @@ int plan_give_weights(const struct plan *plan, struct lutra_error *err)
     return 0;
 }
 
-static int prepare(struct weight *w, struct lutra_error *err)
-{
-    bool keeps;
-    for (int i = 0; i < WEIGHT_HOLDERS; i++) {
-        struct device *d = w->held[i].device;
-        if (d && !weight_is_ready(w, d)) TRY(d->ops->prepare(d, w, &keeps, err));
-    }
-    return 0;
-}
-
 int plan_prepare(const struct plan *plan, void (*fetch)(void *user, const struct tensor *tensor), void *user,
     struct lutra_error *err)
 {
+    bool keeps;
     TRY(plan_give_weights(plan, err));
     for (const struct op *op = plan->list->op; op < plan->list->op + plan->list->n_op; op++) {
         for (int k = 0; k < op->n_weight; k++) {
             if (fetch) fetch(user, &op->weight[k]->tensor);
-            TRY(prepare(op->weight[k], err));
+            TRY(weight_prepare(op->weight[k], &keeps, err));
         }
     }
     for (int i = 0; i < plan->n_device; i++)

@@ -93,8 +93,8 @@ static void wait_expecting(struct waits *waits, struct device *d, int p, const s
     uint64_t *took_us = &waits->took_us[piece->like], start_us = waits->begun_us[p], now = clock_now_us(waits->clock);
     if (start_us < waits->idle_us[piece->device]) start_us = waits->idle_us[piece->device];
     uint64_t end_us = now + *took_us + WAIT_POLL_US, early_us = *took_us / EARLY_SHARE;
-    int rc = waits->mode == WAIT_PREDICT ? 0 : poll_until(waits->clock, &q, end_us);
     if (early_us > EARLY_MOST_US) early_us = EARLY_MOST_US;
+    int rc = waits->mode == WAIT_PREDICT ? 0 : poll_until(waits->clock, &q, end_us);
     if (waits->mode == WAIT_PREDICT && !is_done(&q)) {
         if (*took_us > early_us) sleep_until(waits, start_us + *took_us - early_us);
         /* Around the expected end it is asked without a pause: one that sleeps comes back too late. */

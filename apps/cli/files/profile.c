@@ -243,13 +243,10 @@ const struct command command_profile = {
     .summary = "Measure how devices best share a model, and keep that",
     .notes =
         "Each kind of operation is timed on each device of --device (clusters of CPUs, an NPU beside the CPU) and on "
-        "all "
-        "of\nthem at once, in whole passes of one row and of 256; then passes of three plans: all on the first device, "
-        "shared\nby speed, and shared as solved from the times.  The fastest is kept in a file beside the model, and "
-        "used "
-        "from\nthen on with this --device (--plan says otherwise).  Between clusters text does not depend on the plan. "
-        " "
-        "Let\nnothing else run meanwhile.",
+        "all of\nthem at once, in whole passes of one row and of 256; then passes of three plans: all on the first "
+        "device, shared\nby speed, and shared as solved from the times.  The fastest is kept in a file beside the "
+        "model, and used from\nthen on with this --device (--plan says otherwise).  Between clusters text does not "
+        "depend on the plan.  Let\nnothing else run meanwhile.",
     .opts_bytes = sizeof(struct profile_options),
     .defaults = set_defaults,
     .sets = list_sets,

@@ -2,11 +2,11 @@
 #include "npu/host/tiles.h"
 
 #include <linux/futex.h>
-#include <signal.h>
 #include <stddef.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "base/thread.h"
 #include "npu/wire/tile.h"
 
 enum { TILE = 2048, PAIRS = 32 };
@@ -66,13 +66,9 @@ static void *play_on(void *user)
 
 int npu_player_start(struct npu_player *p, const struct npu_machine *machine, uint8_t *base, struct lutra_error *err)
 {
-    sigset_t all, old;
     p->machine = machine, p->base = base;
     pthread_mutex_init(&p->lock, NULL);
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &old); /* signals are the application's own threads' */
-    p->started = pthread_create(&p->thread, NULL, play_on, p) == 0;
-    pthread_sigmask(SIG_SETMASK, &old, NULL);
+    p->started = thread_start(&p->thread, play_on, p) == 0;
     if (!p->started) {
         pthread_mutex_destroy(&p->lock);
         return lutra_fail(err, LUTRA_E_NO_MEMORY, "npu-qemu: no thread");

@@ -129,6 +129,7 @@ int jinja_str_format_map(
 int jinja_take(struct jinja_run *run, size_t from, struct jinja_value *out);
 
 /* strings.c */
+int jinja_put(struct jinja_run *run, const char *text); /* to run->out */
 bool jinja_is_space(uint32_t cp);
 bool jinja_is_word_char(uint32_t cp); /* \w of Python's patterns */
 int jinja_n_chars(struct jinja_run *run, struct jinja_value s, int64_t *n);

@@ -37,15 +37,10 @@ static int width_of(struct jinja_run *run, struct jinja_value v, int64_t *n)
     return 0;
 }
 
-static int put(struct jinja_run *run, const char *text)
-{
-    return jinja_str(run, jinja_view(text, strlen(text)), &run->out);
-}
-
 static int next_line(struct jinja_run *run, const char *before, int64_t indent)
 {
     struct jinja_value spaces;
-    TRY(put(run, before));
+    TRY(jinja_put(run, before));
     TRY(jinja_binary(run, '*', jinja_view(" ", 1), jinja_int(indent), &spaces));
     return jinja_str(run, spaces, &run->out);
 }
@@ -55,27 +50,27 @@ static int put_items(struct jinja_run *run, struct jinja_value v, struct place a
     bool tuple = v.sub == JINJA_LIST_TUPLE;
     const char *end = !tuple ? "]" : v.list->n == 1 ? ",)" : ")";
     struct place inner = {at.indent + 1, 1, at.level + 1};
-    TRY(put(run, tuple ? "(" : "["));
+    TRY(jinja_put(run, tuple ? "(" : "["));
     for (size_t i = 0; i < v.list->n; i++) {
         if (i) TRY(next_line(run, ",\n", inner.indent));
         if (i + 1 == v.list->n) inner.after = at.after + (int64_t)strlen(end);
         TRY(pretty(run, v.list->items[i], inner));
     }
-    return put(run, end);
+    return jinja_put(run, end);
 }
 
 static int put_pairs(struct jinja_run *run, const struct jinja_dict *dict, struct place at)
 {
-    TRY(put(run, "{"));
+    TRY(jinja_put(run, "{"));
     for (size_t i = 0; i < dict->n; i++) {
         int64_t n;
         if (i) TRY(next_line(run, ",\n", at.indent + 1));
         TRY(write_line(run, dict->pairs[i].key, &n));
-        TRY(put(run, ": "));
+        TRY(jinja_put(run, ": "));
         struct place inner = {at.indent + n + 3, i + 1 == dict->n ? at.after + 1 : 1, at.level + 1};
         TRY(pretty(run, dict->pairs[i].value, inner));
     }
-    return put(run, "}");
+    return jinja_put(run, "}");
 }
 
 /* Behind the non-space and the space from `at` on. */
@@ -124,12 +119,12 @@ static int put_text(struct jinja_run *run, struct jinja_value s, struct place at
             TRY(cut_line(run, lines.list->items[i], width, last, pieces.list));
     }
     bool brackets = outermost && pieces.list->n > 1;
-    if (brackets) TRY(put(run, "("));
+    if (brackets) TRY(jinja_put(run, "("));
     for (size_t i = 0; i < pieces.list->n; i++) {
         if (i) TRY(next_line(run, "\n", at.indent));
         TRY(jinja_repr(run, pieces.list->items[i], &run->out));
     }
-    return brackets ? put(run, ")") : 0;
+    return brackets ? jinja_put(run, ")") : 0;
 }
 
 static bool is_sequence(struct jinja_value v)

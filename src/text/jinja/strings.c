@@ -14,6 +14,11 @@ bool jinja_is_space(uint32_t cp)
            cp == 0x3000;
 }
 
+int jinja_put(struct jinja_run *run, const char *text)
+{
+    return jinja_str(run, jinja_view(text, strlen(text)), &run->out);
+}
+
 bool jinja_is_word_char(uint32_t cp)
 {
     utf8proc_category_t c = utf8proc_category((utf8proc_int32_t)cp);

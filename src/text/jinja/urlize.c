@@ -236,11 +236,6 @@ static size_t balance(struct jinja_value s, size_t from, size_t end, const char 
     return end;
 }
 
-static int put(struct jinja_run *run, const char *text)
-{
-    return jinja_str(run, jinja_view(text, strlen(text)), &run->out);
-}
-
 /* The address as it is shown. */
 static int put_shown(struct jinja_run *run, const struct link_style *style, struct jinja_value s)
 {
@@ -252,19 +247,19 @@ static int put_shown(struct jinja_run *run, const struct link_style *style, stru
     if (keep < 0) keep += n;
     for (; keep > 0 && at < s.n; keep--) at += jinja_char_at(s, at, &cp);
     TRY(jinja_str(run, jinja_part(s, 0, at), &run->out));
-    return put(run, "...");
+    return jinja_put(run, "...");
 }
 
 /* <a href="before address">: with the attributes of web addresses, or without. */
 static int open_link(struct jinja_run *run, const struct link_style *style, const char *before, struct jinja_value s)
 {
-    TRY(put(run, "<a href=\""));
-    TRY(put(run, before));
+    TRY(jinja_put(run, "<a href=\""));
+    TRY(jinja_put(run, before));
     TRY(jinja_str(run, s, &run->out));
-    TRY(put(run, "\""));
+    TRY(jinja_put(run, "\""));
     if (style) TRY(jinja_str(run, style->rel, &run->out));
     if (style) TRY(jinja_str(run, style->target, &run->out));
-    return put(run, ">");
+    return jinja_put(run, ">");
 }
 
 static int put_middle(struct jinja_run *run, const struct link_style *style, struct jinja_value s)
@@ -274,12 +269,12 @@ static int put_middle(struct jinja_run *run, const struct link_style *style, str
         bool whole = starts(s, "https://") || starts(s, "http://");
         TRY(open_link(run, style, whole ? "" : "https://", s));
         TRY(put_shown(run, style, s));
-        return put(run, "</a>");
+        return jinja_put(run, "</a>");
     }
     if (mail || (starts(s, "mailto:") && is_mail(behind(s, 7)))) {
         TRY(open_link(run, NULL, mail ? "mailto:" : "", s));
         TRY(jinja_str(run, mail ? s : behind(s, 7), &run->out));
-        return put(run, "</a>");
+        return jinja_put(run, "</a>");
     }
     for (size_t i = 0; i < style->schemes.list->n && !link; i++) {
         struct jinja_value scheme = style->schemes.list->items[i];
@@ -288,7 +283,7 @@ static int put_middle(struct jinja_run *run, const struct link_style *style, str
     }
     if (link) TRY(open_link(run, style, "", s));
     TRY(jinja_str(run, s, &run->out));
-    return link ? put(run, "</a>") : 0;
+    return link ? jinja_put(run, "</a>") : 0;
 }
 
 static int put_word(struct jinja_run *run, const struct link_style *style, struct jinja_value word)
@@ -310,9 +305,9 @@ static int attribute(struct jinja_run *run, const char *name, struct jinja_value
     if (!jinja_truth(value)) return 0;
     TRY(jinja_escape(run, value, &none, &value));
     size_t start = run->out.n;
-    TRY(put(run, name));
+    TRY(jinja_put(run, name));
     TRY(jinja_str(run, value, &run->out));
-    TRY(put(run, "\""));
+    TRY(jinja_put(run, "\""));
     return jinja_take(run, start, out);
 }
 
@@ -334,7 +329,7 @@ static int join_words(struct jinja_run *run, struct jinja_value words, struct ji
     TRY(jinja_sort_pairs(run, pairs, pairs + n, n, false));
     for (size_t i = 0; i < n; i++) {
         if (i && jinja_same_text(pairs[i - 1].key, pairs[i].key)) continue;
-        if (i) TRY(put(run, " "));
+        if (i) TRY(jinja_put(run, " "));
         TRY(jinja_str(run, pairs[i].key, &run->out));
     }
     return jinja_take(run, start, out);
