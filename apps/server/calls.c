@@ -378,28 +378,33 @@ static bool step_xml(struct call_parser *p, const struct call_sink *to)
 
 /* ---- Gemma ------------------------------------------------------------------------------------------------------ */
 
+/* The call before byte `end`; cut: as far as it goes.  False: it is none. */
+static bool tell_gemma(struct call_parser *p, size_t end, bool cut, const struct call_sink *to)
+{
+    struct text t = {0};
+    size_t from = call_blanks(p->in.bytes, end, 0);
+    if (begins(p, from, "call:")) from += 5;
+    const char *brace = from < end ? memchr(p->in.bytes + from, '{', end - from) : NULL;
+    size_t at = brace ? (size_t)(brace - p->in.bytes) : end;
+    size_t n = brace && at > from ? calls_gemma_value(brace, end - at, 0, &t) : 0;
+    bool is_call = n > 0 && (n != CALLS_CUT || cut) && !t.failed;
+    if (is_call) begin_call(p, p->in.bytes + from, at - from, to);
+    if (is_call) to->arguments(to->user, t.bytes, t.n);
+    text_free(&t);
+    return is_call;
+}
+
 static bool step_gemma(struct call_parser *p, const struct call_sink *to)
 {
     static const char *const ends[] = {"<tool_call|>", "<end_function_call>"};
     size_t end = SIZE_MAX, n_mark = 0;
-    struct text t = {0};
     for (int i = 0; i < 2; i++)
         if (find(p, ends[i]) < end) {
             end = find(p, ends[i]);
             n_mark = strlen(ends[i]);
         }
     if (end == SIZE_MAX) return p->in.n > HEAD_MOST && give_up(p);
-    size_t from = call_blanks(p->in.bytes, end, 0);
-    if (begins(p, from, "call:")) from += 5;
-    const char *brace = memchr(p->in.bytes + from, '{', end - from);
-    size_t at = brace ? (size_t)(brace - p->in.bytes) : end;
-    if (!brace || at == from || calls_gemma_value(brace, end - at, 0, &t) == 0 || t.failed) {
-        text_free(&t);
-        return give_up(p);
-    }
-    begin_call(p, p->in.bytes + from, at - from, to);
-    to->arguments(to->user, t.bytes, t.n);
-    text_free(&t);
+    if (!tell_gemma(p, end, false, to)) return give_up(p);
     consume(p, end + n_mark);
     p->state = TEXT;
     return true;
@@ -489,8 +494,8 @@ void calls_feed(struct call_parser *p, const char *text, size_t n, const struct 
 
 void calls_end(struct call_parser *p, const struct call_sink *to)
 {
-    bool holds_text = p->state == TEXT || p->state == HEAD || p->state == GEMMA || p->state == PLAIN ||
-                      (p->state == HEADER && p->first);
+    bool holds_text = p->state == TEXT || p->state == HEAD || p->state == PLAIN || (p->state == HEADER && p->first);
+    if (p->state == GEMMA) holds_text = !tell_gemma(p, p->in.n, true, to);
     if (p->state == BODY && p->in.n > 0 && p->depth == CALL) to->arguments(to->user, p->in.bytes, p->in.n);
     if (p->state == BODY && p->in.n > 0 && p->depth != CALL)
         to->text(to->user, p->in.bytes, p->in.n, p->depth == THOUGHT);

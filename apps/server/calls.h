@@ -51,7 +51,9 @@ enum call_style calls_style(const char *chat_template);
 /* Does its format have control tokens, which must be shown to be found? */
 bool calls_need_special(enum call_style style);
 
-/* One of Gemma's values as JSON; bytes of `text` that it took, 0: it is none. */
+/* One of Gemma's values as JSON; bytes of `text` that it took, 0: it is none, CALLS_CUT: the beginning of one, told as
+ * far as it is known. */
+#define CALLS_CUT ((size_t)-1)
 size_t calls_gemma_value(const char *text, size_t n, int depth, struct text *out);
 
 #endif

@@ -167,7 +167,9 @@ static int render_chat(const lutra_model *model, const struct lutra_chat *chat, 
     *out = (struct text_template_text){0};
     int rc = chat_variables(chat, &variables, err);
     if (rc == 0) rc = choose_template(&r, chat->chat_template, err);
-    if (rc == 0) chat_name_reasoning(variables, chat->chat_template ? chat->chat_template : model->chat_source);
+    const char *source = chat->chat_template ? chat->chat_template : model->chat_source;
+    if (rc == 0) chat_name_reasoning(variables, source);
+    if (rc == 0) chat_name_tools(variables, source);
     if (rc == 0) rc = add_own(&r, variables, err);
     struct chat_renderer with = {.render = render, .user = &r, .name = r.name, .refuse = refuse};
     if (rc == 0) rc = chat_render_whole(&with, variables, out, err);

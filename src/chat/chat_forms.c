@@ -117,6 +117,13 @@ void chat_name_reasoning(json_t *variables, const char *source)
     }
 }
 
+void chat_name_tools(json_t *variables, const char *source)
+{
+    json_t *tools = json_object_get(variables, "tools");
+    if (!source || !json_array_size(tools) || !strstr(source, "xml_tools")) return;
+    if (!json_object_get(variables, "xml_tools")) json_object_set(variables, "xml_tools", tools);
+}
+
 json_t *chat_describe_tools(const json_t *variables)
 {
     bool lacks = false;

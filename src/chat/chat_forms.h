@@ -18,6 +18,9 @@ int chat_variables(const struct lutra_chat *chat, struct json_t **out, struct lu
  * source may be NULL. */
 void chat_name_reasoning(struct json_t *variables, const char *source);
 
+/* "tools" also as "xml_tools", for a template that has that name in its source (SmolLM3).  source may be NULL. */
+void chat_name_tools(struct json_t *variables, const char *source);
+
 /* The variables with "description": "" for each tool that has none, to be freed with json_decref(); NULL where all have
  * one.  OpenAI's API does not ask for it, and gpt-oss's template fails without. */
 struct json_t *chat_describe_tools(const struct json_t *variables);

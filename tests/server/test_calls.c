@@ -163,6 +163,36 @@ static void gemma(void **state)
     expect_always(CALLS_GEMMA, NULL, "<start_function_call>call:f{a:<escape>x<escape>}<end_function_call>",
         "<<f>>{\"a\": \"x\"}");
     expect_always(CALLS_GEMMA, NULL, "<|tool_call>call:f{a:<|\"|>x}<tool_call|>", "call:f{a:<|\"|>x}<tool_call|>");
+    expect_always(CALLS_GEMMA, NULL, "<|tool_call>call:f{a b}", "call:f{a b}");
+    /* What is cut short is told as far as it is known, as other families' calls are. */
+    expect_always(CALLS_GEMMA, NULL, "<|tool_call>call:f", "call:f");
+    expect_always(CALLS_GEMMA, NULL, "<|tool_call>call:f{", "<<f>>{");
+    expect_always(CALLS_GEMMA, NULL, "<|tool_call>call:f{}", "<<f>>{}");
+    expect_always(CALLS_GEMMA, NULL, "<|tool_call>call:f{a:<|\"|>\"R<|", "<<f>>{\"a\": \"\\\"R");
+    expect_always(CALLS_GEMMA, NULL, "<|tool_call>call:f{n:3,list:[1,23", "<<f>>{\"n\": 3, \"list\": [1, ");
+}
+
+/* A reply that ends anywhere behind its first brace begins the same call with the same arguments. */
+static void gemma_cut_anywhere(void **state)
+{
+    static const char reply[] =
+        "<|tool_call>call:f{city:<|\"|>R\"o<|\"|>,<|\"|>k k<|\"|>:true,l:[<|\"|>a<|\"|>,{b:1.5}]}";
+    static const char whole[] = "<<f>>{\"city\": \"R\\\"o\", \"k k\": true, \"l\": [\"a\", {\"b\": 1.5}]}";
+    (void)state;
+    for (size_t n = (size_t)(strchr(reply, '{') - reply) + 1, last = 0; n < sizeof reply; n++) {
+        struct text seen = {0};
+        struct call_sink sink = {on_text, on_begin, on_arguments, &seen};
+        struct call_parser p;
+        calls_init(&p, CALLS_GEMMA, NULL);
+        calls_feed(&p, reply, n, &sink);
+        calls_end(&p, &sink);
+        calls_free(&p);
+        assert_true(seen.n >= 6 && seen.n >= last && seen.n < sizeof whole);
+        assert_memory_equal(seen.bytes, whole, seen.n);
+        last = seen.n;
+        if (n == sizeof reply - 1) assert_string_equal(seen.bytes, whole);
+        text_free(&seen);
+    }
 }
 
 static void styles(void **state)
@@ -177,6 +207,7 @@ static void styles(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(hermes), cmocka_unit_test(qwen_xml), cmocka_unit_test(llama),
-        cmocka_unit_test(mistral), cmocka_unit_test(harmony), cmocka_unit_test(gemma), cmocka_unit_test(styles)};
+        cmocka_unit_test(mistral), cmocka_unit_test(harmony), cmocka_unit_test(gemma),
+        cmocka_unit_test(gemma_cut_anywhere), cmocka_unit_test(styles)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -221,6 +221,28 @@ static void tools_need_no_description(void **state)
     fixture_close(&f);
 }
 
+/* SmolLM3's first template has a name of its own for tools. */
+static void tools_by_another_name(void **state)
+{
+    (void)state;
+    struct fixture f;
+    char *text = NULL;
+    static const char source[] = "{% set ns = namespace(list='') %}{% for t in xml_tools[:] %}"
+                                 "{% set ns.list = ns.list ~ (t | string) ~ ';' %}{% endfor %}{{ ns.list }}"
+                                 "{{ messages[0].content }}";
+    open_model(&f);
+    OK(render_json(&f, source,
+        "{\"messages\": [{\"role\": \"user\", \"content\": \"hi\"}], \"tools\": [{\"name\": \"f\"}]}", &text, err));
+    assert_string_equal(text, "{'name': 'f'};hi");
+    lutra_free(text);
+    OK(render_json(&f, source,
+        "{\"messages\": [{\"role\": \"user\", \"content\": \"hi\"}], \"tools\": [1], \"xml_tools\": [2, 3]}", &text,
+        err));
+    assert_string_equal(text, "2;3;hi"); /* what is given stays */
+    lutra_free(text);
+    fixture_close(&f);
+}
+
 /* Templates that change `x`, the text of a message: what they make of it. */
 static const char *const expressions[] = {"x", "x|lower", "x|upper|lower", "x|title|lower", "x|capitalize", "x|trim",
     "x|string", "x|replace('<b>', '')", "x|replace('B', 'b')|replace('q', '')", "x|e", "x|safe", "x|tojson",
@@ -525,6 +547,7 @@ int main(void)
         cmocka_unit_test(a_length_says_where_a_message_ends),
         cmocka_unit_test(templates_have_names),
         cmocka_unit_test(tools_need_no_description),
+        cmocka_unit_test(tools_by_another_name),
         cmocka_unit_test(no_operation_makes_input_a_control_token),
         cmocka_unit_test(no_leaf_of_json_is_a_control_token),
         cmocka_unit_test(a_role_is_a_word),
