@@ -128,7 +128,8 @@ static void pack_some(void *arg, int ith, int nth)
         if (panel >= j->panels) return;
         size_t n = j->panels - panel < some ? j->panels - panel : some;
         p->gemm->pack(p->gemm, j->source, p->n_out, p->n_in, panel, n, j->data);
-        if (j->weight->n_expert) pages_drop((const uint8_t *)j->source + panel * bytes, n * bytes);
+        if (!j->weight->n_expert || j->weight->copied) continue;
+        pages_drop((const uint8_t *)j->source + panel * bytes, n * bytes);
     }
 }
 

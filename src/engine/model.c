@@ -86,8 +86,7 @@ static int prepare_weight(struct lutra_model *m, struct weight *w, struct lutra_
     if (stored && !w->stored)
         log_line(&m->runtime->log, LUTRA_LOG_WARN, "%s: the copy of tensor '%s' is damaged; packed from the model",
             weights_path(m->packed), w->tensor.name);
-    /* A block's other matrices may be copies. */
-    if (!keeps_source && (!m->trunk || w->n_expert)) weights_drop_pages(m->weights, &w->tensor);
+    if (!keeps_source && !w->copied) weights_drop_pages(m->weights, &w->tensor);
     return 0;
 }
 

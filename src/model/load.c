@@ -123,7 +123,7 @@ int model_halves(struct model *m, const char *base, int64_t d, struct weight *ha
         for (int64_t r = 0; r < d; r++)
             memcpy((uint8_t *)copy + (size_t)r * bytes, (const uint8_t *)t->data + (size_t)(2 * r + k) * bytes, bytes);
         half[k] = &m->weight[m->n_weight++];
-        *half[k] = (struct weight){.tensor = *t, .use = WEIGHT_MATMUL};
+        *half[k] = (struct weight){.tensor = *t, .use = WEIGHT_MATMUL, .copied = true};
         half[k]->tensor.name = text;
         half[k]->tensor.ne[0] = d;
         half[k]->tensor.data = copy;
@@ -235,8 +235,8 @@ static int reserve(struct model *m, struct lutra_error *err)
 {
     const struct hparams *hp = &m->hp;
     int more_ops, more_weights;
-    size_t names;
-    adapter_room(m, &more_ops, &more_weights, &names);
+    size_t adapted;
+    adapter_room(m, &more_ops, &more_weights, &adapted);
     m->max_op = 48 * hp->n_layer + 16 + more_ops;
     m->max_weight = 16 * hp->n_layer + 5 + more_weights;
     m->max_used = m->max_weight + 15 * hp->n_layer + 10;
@@ -256,7 +256,7 @@ static int reserve(struct model *m, struct lutra_error *err)
         arena_cost((size_t)m->max_op * sizeof(struct op)) + arena_cost((size_t)hp->n_layer * sizeof(struct op_layer)) +
         arena_cost((size_t)m->max_weight * sizeof(struct weight)) + arena_cost((size_t)m->max_used * sizeof *m->used) +
         ((size_t)hp->n_layer + 1) * (arena_cost(vectors * sizeof(float)) + 24 * (size_t)ARENA_ALIGN);
-    bytes += (size_t)more_weights * ARENA_ALIGN + names;
+    bytes += (size_t)more_weights * ARENA_ALIGN + adapted;
     if (m->trunk) bytes += eh_proj_bytes(m);
     if (weights_tensor_find(m->weights, "cls.weight"))
         bytes += arena_cost((size_t)hp->d_model * (size_t)hp->d_model * sizeof(float));
@@ -293,6 +293,7 @@ static int build(struct model *m, struct lutra_error *err)
     TRY(measure_dense(m, err));
     TRY(reserve(m, err));
     TRY(transformer_build(m, err));
+    m->n_own = m->n_weight;
     TRY(adapters_insert(m, err));
     TRY(op_list_check(&m->list, err));
     return refuse_unused(m, err);
@@ -328,10 +329,10 @@ int model_open_adapted(struct model **out, const struct weights *weights, const 
     return open_told(out, weights, (struct listener){NULL, NULL}, adapter, n_adapter, err);
 }
 
-/* The first matrix of experts; NULL: there is none. */
+/* The file's first matrix of experts; NULL: there is none. */
 static const struct weight *first_experts(const struct model *m)
 {
-    for (int i = 0; i < m->n_weight; i++)
+    for (int i = 0; i < m->n_own; i++)
         if (m->weight[i].n_expert) return &m->weight[i];
     return NULL;
 }
@@ -414,11 +415,11 @@ int model_limit_experts(struct model *m, uint64_t bytes, struct lutra_error *err
     uint64_t total = 0, n_layer = (uint64_t)m->hp.n_layer;
     const struct weight *first = first_experts(m);
     if (!first) return 0;
-    for (int i = 0; i < m->n_weight; i++) total += m->weight[i].n_expert ? packed_bytes(&m->weight[i]) : 0;
+    for (int i = 0; i < m->n_own; i++) total += m->weight[i].n_expert ? packed_bytes(&m->weight[i]) : 0;
     total += total / n_layer * (uint64_t)m->hp.n_draft_layer; /* an MTP block's, as large as others */
     if (bytes >= total) return first->n_expert;
     int n = (int)((double)bytes / (double)total * first->n_expert);
-    for (int i = 0; i < m->n_weight; i++) {
+    for (int i = 0; i < m->n_own; i++) {
         struct weight *w = &m->weight[i];
         if (w->n_expert && weights_is_derived(m->weights, &w->tensor))
             return lutra_fail(err, LUTRA_E_UNSUPPORTED,

@@ -82,6 +82,7 @@ struct model {
     struct op_layer *layer; /* [n_layer] the list's */
     struct weight *weight;  /* [n_weight] */
     int n_weight, max_weight, max_op;
+    int n_own;                  /* weights that are no adapters' */
     const struct tensor **used; /* [n_used] tensors of the file that the model reads */
     int n_used, max_used;
     uint8_t role[VALUE_MAX]; /* of the op list's values (transformer.c) */
@@ -240,9 +241,9 @@ int recurrent_dim(const struct hparams *hp, int layer, enum role role);
 /* Floats of its vectors in the arena. */
 size_t recurrent_vectors(const struct hparams *hp, int layer);
 
-/* adapter.c: what adapters add to the list; how many operations, weights and bytes of names that can be. */
+/* adapter.c: what adapters add to the list; how many operations, weights and bytes that can be. */
 int adapters_insert(struct model *m, struct lutra_error *err);
-void adapter_room(const struct model *m, int *n_op, int *n_weight, size_t *name_bytes);
+void adapter_room(const struct model *m, int *n_op, int *n_weight, size_t *bytes);
 
 /* Writes the op list. */
 int transformer_build(struct model *m, struct lutra_error *err);

@@ -33,6 +33,7 @@ struct weight {
     int use;              /* set of WEIGHT_*: a tied embedding is both */
     int n_expert;         /* it is so many experts' matrices below each other; 0: one matrix ... */
     int n_packed;         /* ... of which so many are packed at a time, the others when they are used; n_expert: all */
+    bool copied;          /* the source is a copy in memory, which nothing could bring back */
     bool i8row;           /* no floats: what OP_MATMUL multiplies it with is rounded first, by ref_round_row */
     struct held held[WEIGHT_HOLDERS];
     struct device *only; /* no other may prepare it; NULL: any */

@@ -173,14 +173,14 @@ static void open_adapter(struct seed *s, struct seed *base, const char *folder)
     for (int pass = 0; pass < 2; pass++)
         for (size_t i = 0; i < weights_tensor_count(base->weights); i++) {
             const struct tensor *t = weights_tensor_at(base->weights, i);
-            if (t->n_dim != 2 || (!strstr(t->name, ".attn_q.") && !strstr(t->name, ".ffn_up."))) continue;
+            if (t->n_dim < 2 || (!strstr(t->name, ".attn_q.") && !strstr(t->name, ".ffn_up"))) continue;
             for (int b = 0; b < 2; b++) {
-                int64_t ne[2] = {b ? RANK : t->ne[0], b ? t->ne[1] : RANK};
+                int64_t ne[3] = {b ? RANK : t->ne[0], b ? t->ne[1] : RANK, t->ne[2]};
                 snprintf(name, sizeof name, "%s.lora_%c", t->name, b ? 'b' : 'a');
                 if (pass == 0)
-                    weights_writer_add_tensor(w, name, QUANT_F16, 2, ne);
+                    weights_writer_add_tensor(w, name, QUANT_F16, t->n_dim, ne);
                 else
-                    weights_writer_data(w, zero, (size_t)(ne[0] * ne[1]) * 2);
+                    weights_writer_data(w, zero, (size_t)(ne[0] * ne[1] * ne[2]) * 2);
             }
         }
     if (weights_writer_commit(&w, &err) < 0) fuzz_fail("%s", err.what);
@@ -335,8 +335,8 @@ int main(int argc, char **argv)
     static const char *const drafts[] = {"tiny-qwen35", "tiny-qwen35moe", "tiny-qwen3"}, *const adapted[] = {
                                                                                              "tiny-llama",
                                                                                              "tiny-qwen35",
-                                                                                             "tiny-gemma4",
-                                                                                             "tiny-lfm2"};
+                                                                                             "tiny-gemma4", "tiny-lfm2",
+                                                                                             "tiny-qwen3moe"};
     struct lutra_runtime_settings rs;
     struct lutra_error err;
     lutra_runtime_settings_init(&rs, sizeof rs);

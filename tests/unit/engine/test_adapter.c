@@ -23,7 +23,7 @@ struct adapter {
     const char *base[N_PAIR_MOST]; /* tensors it is for */
     int n, rank;
     float alpha;
-    bool no_b, too_wide;
+    bool no_b, too_wide, flat /* of one expert */;
     enum quant_type kind;
 };
 
@@ -56,16 +56,20 @@ static void write_adapter(const char *path, const char *model, const struct adap
     for (int pass = 0; pass < 2; pass++)
         for (int i = 0; i < d->n; i++) {
             const struct tensor *t = weights_tensor_find(base, d->base[i]);
-            int64_t n_in = (t ? t->ne[0] : 64) + d->too_wide, n_out = t ? t->ne[1] : 64;
+            int64_t n_in = (t ? t->ne[0] : 64) + d->too_wide, n_out = t ? t->ne[1] : 64, n = t ? t->ne[2] : 1;
+            int n_dim = n > 1 && !d->flat ? 3 : 2;
             char name[96];
-            float *a = malloc((size_t)(n_in * d->rank) * sizeof *a), *b = malloc((size_t)(n_out * d->rank) * sizeof *b);
-            make_pair(i, a, n_in, b, n_out, d->rank);
+            float *a = malloc((size_t)(n * n_in * d->rank) * sizeof *a),
+                  *b = malloc((size_t)(n * n_out * d->rank) * sizeof *b);
+            if (d->flat) n = 1;
+            make_pair(i, a, n * n_in, b, n * n_out, d->rank);
             snprintf(name, sizeof name, "%s.lora_a", d->base[i]);
-            if (pass == 0) weights_writer_add_tensor(w, name, d->kind, 2, (int64_t[]){n_in, d->rank});
-            if (pass == 1) write_floats(w, d->kind, a, (size_t)(n_in * d->rank));
+            if (pass == 0) weights_writer_add_tensor(w, name, d->kind, n_dim, (int64_t[]){n_in, d->rank, n});
+            if (pass == 1) write_floats(w, d->kind, a, (size_t)(n * n_in * d->rank));
             snprintf(name, sizeof name, "%s.lora_b", d->base[i]);
-            if (pass == 0 && !d->no_b) weights_writer_add_tensor(w, name, d->kind, 2, (int64_t[]){d->rank, n_out});
-            if (pass == 1 && !d->no_b) write_floats(w, d->kind, b, (size_t)(n_out * d->rank));
+            if (pass == 0 && !d->no_b)
+                weights_writer_add_tensor(w, name, d->kind, n_dim, (int64_t[]){d->rank, n_out, n});
+            if (pass == 1 && !d->no_b) write_floats(w, d->kind, b, (size_t)(n * n_out * d->rank));
             free(a);
             free(b);
         }
@@ -84,17 +88,19 @@ static void write_merged(const char *path, const char *model, const struct adapt
     OK(weights_open(&base, model, err));
     for (int i = 0; i < d->n; i++) {
         const struct tensor *t = weights_tensor_find(base, d->base[i]);
-        int64_t n_in = t->ne[0], n_out = t->ne[1];
-        float *a = malloc((size_t)(n_in * d->rank) * sizeof *a), *b = malloc((size_t)(n_out * d->rank) * sizeof *b);
+        int64_t n_in = t->ne[0], n_out = t->ne[1] * t->ne[2]; /* experts lie below each other */
+        float *a = malloc((size_t)(n_in * t->ne[2] * d->rank) * sizeof *a),
+              *b = malloc((size_t)(n_out * d->rank) * sizeof *b);
         uint8_t *at = memmem(all, n, t->data, 256);
         assert_non_null(at);
-        make_pair(i, a, n_in, b, n_out, d->rank);
+        make_pair(i, a, n_in * t->ne[2], b, n_out, d->rank);
         for (int64_t o = 0; o < n_out; o++)
             for (int64_t k = 0; k < n_in; k++) {
                 float w;
                 double sum = 0;
+                const float *own = a + o / t->ne[1] * d->rank * n_in;
                 memcpy(&w, at + (o * n_in + k) * 4, 4);
-                for (int r = 0; r < d->rank; r++) sum += (double)b[o * d->rank + r] * a[r * n_in + k];
+                for (int r = 0; r < d->rank; r++) sum += (double)b[o * d->rank + r] * own[r * n_in + k];
                 w = (float)(w + sum * scale * (d->alpha != 0 ? d->alpha / (float)d->rank : 1));
                 memcpy(at + (o * n_in + k) * 4, &w, 4);
             }
@@ -162,11 +168,11 @@ static double distance(const float *a, const float *b, int n)
 
 static char adapter_path[64], merged_path[64];
 
-static void compare(const char *shape, const struct adapter *d, float scale)
+static void compare_on(const char *device, const char *shape, const struct adapter *d, float scale)
 {
     struct fixture f;
     int n;
-    fixture_make(&f, &(struct where){0}, shape, "F32", 0, 2);
+    fixture_make(&f, &(struct where){device, NULL}, shape, "F32", 0, 2);
     write_adapter(adapter_path, f.path, d);
     write_merged(merged_path, f.path, d, scale);
     OK(open_with(&f, f.path, NULL, NULL, 0, err));
@@ -189,6 +195,11 @@ static void compare(const char *shape, const struct adapter *d, float scale)
     free(by_row);
     free(none);
     fixture_close(&f);
+}
+
+static void compare(const char *shape, const struct adapter *d, float scale)
+{
+    compare_on(NULL, shape, d, scale);
 }
 
 static void an_adapter_is_what_merging_gives(void **state)
@@ -228,6 +239,66 @@ static void an_adapter_is_what_merging_gives(void **state)
             .kind = QUANT_F16,
             .base = {"blk.0.attn_q.weight", "blk.1.attn_output.weight"}},
         1);
+}
+
+static const struct adapter of_experts = {.arch = "qwen3moe",
+    .n = 5,
+    .rank = 8,
+    .alpha = 16,
+    .kind = QUANT_F16,
+    .base = {"blk.0.ffn_gate_exps.weight", "blk.0.ffn_down_exps.weight", "blk.1.ffn_up_exps.weight",
+        "blk.1.ffn_down_exps.weight", "blk.1.attn_k.weight"}};
+
+/* Ranks that are whole sixteens, and others; gates and ups together, and beside a shared expert. */
+static void adapters_of_experts(void **state)
+{
+    int cpu[4];
+    (void)state;
+    compare("tiny-qwen3moe", &of_experts, 1.5f);
+    if (cpu_allowed(cpu, 4) >= 2 && cpu[0] == 0 && cpu[1] == 1)
+        compare_on("cpu:0,cpu:1", "tiny-qwen3moe", &of_experts, 1.5f);
+    compare("tiny-gemma4-moe",
+        &(struct adapter){.arch = "gemma4",
+            .n = 3,
+            .rank = 5,
+            .alpha = 0,
+            .kind = QUANT_F32,
+            .base = {"blk.0.ffn_gate_up_exps.weight", "blk.2.ffn_down_exps.weight", "blk.1.ffn_up.weight"}},
+        -2);
+    compare("tiny-granitehybrid-moe",
+        &(struct adapter){.arch = "granitehybrid",
+            .n = 4,
+            .rank = 16,
+            .alpha = 32,
+            .kind = QUANT_F32,
+            .base = {"blk.0.ffn_up_exps.weight", "blk.0.ffn_up_shexp.weight", "blk.1.ssm_in.weight",
+                "blk.2.ffn_gate_inp.weight"}},
+        1);
+}
+
+/* Adapters of experts are packed whole; how many experts of the model are changes nothing. */
+static void with_few_experts_packed(void **state)
+{
+    (void)state;
+    struct fixture f;
+    struct lutra_model_settings set;
+    int n;
+    fixture_make(&f, &(struct where){0}, "tiny-qwen3moe", "F32", 0, 2);
+    write_adapter(adapter_path, f.path, &of_experts);
+    OK(open_with(&f, f.path, (const char *const[]){adapter_path}, (float[]){1}, 1, err));
+    float *all = logits_of(&f, N_TOKEN, &n);
+    lutra_session_close(&f.s);
+    lutra_model_close(&f.model);
+    lutra_model_settings_init(&set, sizeof set);
+    set.adapter = &(struct lutra_adapter){adapter_path, 1};
+    set.n_adapter = 1;
+    set.expert_ram = 1 << 20; /* of 9 MiB */
+    OK(lutra_model_open(&f.model, f.rt, f.path, &set, err));
+    float *few = logits_of(&f, 1, &n);
+    assert_memory_equal(all, few, (size_t)N_TOKEN * (size_t)n * sizeof *all);
+    free(all);
+    free(few);
+    fixture_close(&f);
 }
 
 static void two_add_up(void **state)
@@ -300,11 +371,11 @@ static void what_does_not_fit_is_named(void **state)
             {.arch = "qwen2", .type = "ia3", .n = 1, .base = {"blk.0.attn_q.weight"}}},
         {"'blk.0.attn_q.weight' has no .lora_b", LUTRA_E_FORMAT,
             {.arch = "qwen2", .n = 1, .no_b = true, .base = {"blk.0.attn_q.weight"}}},
-        {"'blk.0.attn_q.weight' of 256 x 256: .lora_a of 257 x 6", LUTRA_E_FORMAT,
+        {"'blk.0.attn_q.weight' of 256 x 256 x 1: .lora_a of 257 x 6 x 1", LUTRA_E_FORMAT,
             {.arch = "qwen2", .n = 1, .too_wide = true, .base = {"blk.0.attn_q.weight"}}},
         {"has no tensor 'blk.9.attn_q.weight'", LUTRA_E_FORMAT,
             {.arch = "qwen2", .n = 1, .base = {"blk.9.attn_q.weight"}}},
-        {"'token_embd.weight': adapters of embeddings, heads and experts", LUTRA_E_UNSUPPORTED,
+        {"'token_embd.weight': adapters of embeddings, heads and vectors", LUTRA_E_UNSUPPORTED,
             {.arch = "qwen2", .n = 1, .base = {"token_embd.weight"}}},
     };
     struct fixture f;
@@ -322,12 +393,21 @@ static void what_does_not_fit_is_named(void **state)
     assert_int_equal(open_with(&f, f.path, (const char *const[]){f.path}, (float[]){1}, 1, &why), LUTRA_E_UNSUPPORTED);
     assert_true(open_with(&f, f.path, (const char *const[]){"/nowhere"}, (float[]){1}, 1, &why) < 0);
     fixture_close(&f);
+    struct adapter flat = of_experts;
+    flat.flat = true;
+    fixture_make(&f, &(struct where){0}, "tiny-qwen3moe", "F32", 0, 1);
+    write_adapter(adapter_path, f.path, &flat);
+    assert_int_equal(open_with(&f, f.path, path, (float[]){1}, 1, &why), LUTRA_E_FORMAT);
+    assert_non_null(strstr(why.what, "'blk.0.ffn_gate_exps.weight' of 256 x 256 x 8: .lora_a of 256 x 8 x 1"));
+    fixture_close(&f);
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(an_adapter_is_what_merging_gives),
+        cmocka_unit_test(adapters_of_experts),
+        cmocka_unit_test(with_few_experts_packed),
         cmocka_unit_test(a_profile_is_of_its_adapters),
         cmocka_unit_test(two_add_up),
         cmocka_unit_test(what_does_not_fit_is_named),
