@@ -148,6 +148,15 @@ static void granite_keys(struct weights_writer *w, const struct weights_shape *s
     make_put_f32(w, s, "logit_scale", 8);
 }
 
+static void granitemoe_keys(struct weights_writer *w, const struct weights_shape *s)
+{
+    const struct weights_recurrent *r = weights_shape_recurrent(s);
+    granite_keys(w, s);
+    make_put_u32(w, s, "expert_count", weights_shape_experts(s)->n_expert);
+    make_put_u32(w, s, "expert_used_count", weights_shape_experts(s)->n_used);
+    if (r) make_put_u32(w, s, "expert_shared_feed_forward_length", r->d_ff_shared);
+}
+
 static void encoder_keys(struct weights_writer *w, const struct weights_shape *s)
 {
     char key[96];
@@ -278,6 +287,7 @@ static const struct make_arch archs[] = {
         gpt_oss_keys},
     {"phi3", MAKE_NORM_BEFORE | MAKE_FUSED | MAKE_LONG_ROPE, phi3_keys},
     {"granite", MAKE_NORM_BEFORE, granite_keys},
+    {"granitemoe", MAKE_NORM_BEFORE | MAKE_EXPERTS, granitemoe_keys},
     {"granitehybrid", MAKE_NORM_BEFORE | MAKE_MAMBA | MAKE_EXPERTS, granitehybrid_keys},
     {"starcoder2", MAKE_NORM_BEFORE | MAKE_LAYER_NORM | MAKE_ALL_BIASES | MAKE_NO_GATE, NULL},
     {"command-r", MAKE_NORM_BEFORE | MAKE_LAYER_NORM | MAKE_ONE_NORM, command_r_keys},

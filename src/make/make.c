@@ -148,7 +148,7 @@ static int mixture(struct make *m, uint32_t i)
     TRY(layer_experts(m, i, "ffn_down_exps", e->d_ff, s->d_model));
     const struct weights_recurrent *r = weights_shape_recurrent(s);
     if (!r || !r->d_ff_shared) return 0;
-    if (!(m->arch->has & MAKE_MAMBA)) TRY(layer_tensor(m, i, "ffn_gate_inp_shexp.weight", BIAS, s->d_model, 0));
+    if (m->arch->has & MAKE_GATED_ATTENTION) TRY(layer_tensor(m, i, "ffn_gate_inp_shexp.weight", BIAS, s->d_model, 0));
     TRY(layer_matrix(m, i, "ffn_gate_shexp", MATRIX, s->d_model, r->d_ff_shared, false));
     TRY(layer_matrix(m, i, "ffn_up_shexp", MATRIX, s->d_model, r->d_ff_shared, false));
     return layer_matrix(m, i, "ffn_down_shexp", MATRIX, r->d_ff_shared, s->d_model, false);

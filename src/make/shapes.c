@@ -35,6 +35,7 @@ static const struct weights_shape shapes[] = {
     {"phi-3.5-mini", "phi3", 3072, 32, 32, 32, 96, 8192, 32064, 131072, false, 1e4f, 0, 1e-5f},
     {"phi-4-mini", "phi3", 3072, 32, 24, 8, 128, 8192, 200064, 131072, true, 1e4f, 0, 1e-5f},
     {"granite3.3-2b", "granite", 2048, 40, 32, 8, 64, 8192, 49159, 131072, true, 1e7f, 0, 1e-5f},
+    {"granite3.1-1b-a400m", "granitemoe", 1024, 24, 16, 8, 64, 512, 49152, 131072, true, 1.5e6f, 0, 1e-6f},
     {"granite4-h-1b", "granitehybrid", 1536, 40, 12, 4, 128, 4096, 100352, 131072, true, 1e4f, 0, 1e-5f},
     {"granite4-h-tiny", "granitehybrid", 1536, 40, 12, 4, 128, 512, 100352, 131072, true, 1e4f, 0, 1e-5f},
     {"starcoder2-3b", "starcoder2", 3072, 30, 24, 2, 128, 12288, 49152, 16384, true, 999999.4420358813f, 0, 1e-5f},
@@ -91,6 +92,8 @@ static const struct weights_shape shapes[] = {
     /* Not tiny-phi3: llama.cpp wants special tokens of models whose name says so. */
     {"tiny-phi", "phi3", 256, 2, 4, 2, 64, 512, 512, 512, true, 1e4f, 0, 1e-5f},
     {"tiny-granite", "granite", 256, 2, 4, 2, 64, 512, 512, 1024, true, 1e7f, 0, 1e-5f},
+    {"tiny-granitemoe", "granitemoe", 256, 2, 4, 2, 64, 256, 512, 1024, true, 1.5e6f, 0, 1e-6f},
+    {"tiny-granitemoe-shared", "granitemoe", 256, 2, 4, 4, 64, 256, 512, 1024, false, 1e4f, 0, 1e-6f},
     {"tiny-granitehybrid", "granitehybrid", 256, 4, 4, 2, 64, 512, 512, 1024, true, 1e4f, 0, 1e-5f},
     {"tiny-granitehybrid-moe", "granitehybrid", 256, 3, 4, 2, 64, 256, 512, 1024, true, 1e4f, 0, 1e-5f},
     {"tiny-starcoder2", "starcoder2", 256, 2, 4, 2, 64, 512, 512, 1024, true, 1e5f, 0, 1e-5f},
@@ -123,6 +126,9 @@ static const struct weights_experts experts[] = {
     {"tiny-gpt-oss", 6, 2, 256},
     {"gemma4-26b-a4b", 128, 8, 704},
     {"tiny-gemma4-moe", 8, 3, 256},
+    {"granite3.1-1b-a400m", 32, 8, 512},
+    {"tiny-granitemoe", 8, 3, 256},
+    {"tiny-granitemoe-shared", 6, 2, 256},
     {"granite4-h-tiny", 64, 6, 512},
     {"tiny-granitehybrid-moe", 8, 3, 256},
 };
@@ -148,6 +154,7 @@ static const struct weights_recurrent recurrent[] = {
     {"tiny-lfm2moe", 3, 0, 1 << 1, 0, 0, 0, 1, 0, 0},
     {"granite4-h-1b", 4, 0, 1ull << 5 | 1ull << 15 | 1ull << 25 | 1ull << 35, 1, 48, 128, 0, 0, 64},
     {"granite4-h-tiny", 4, 0, 1ull << 5 | 1ull << 15 | 1ull << 25 | 1ull << 35, 1, 48, 128, 0, 1024, 64},
+    {"tiny-granitemoe-shared", 0, 1, 0, 0, 0, 0, 0, 512, 0},
     {"tiny-granitehybrid", 4, 0, 1 << 1, 1, 4, 64, 0, 0, 32},
     {"tiny-granitehybrid-moe", 4, 0, 1 << 2, 1, 8, 128, 0, 512, 64},
 };

@@ -10,9 +10,9 @@
 
 static const struct arch *const archs[] = {&model_llama, &model_mistral3, &model_qwen2, &model_qwen3, &model_qwen2vl,
     &model_qwen3vl, &model_gemma, &model_gemma2, &model_gemma3, &model_gemma4, &model_olmo2, &model_smollm3,
-    &model_phi3, &model_granite, &model_granitehybrid, &model_qwen3moe, &model_qwen35, &model_qwen35moe, &model_lfm2,
-    &model_lfm2moe, &model_gpt_oss, &model_starcoder2, &model_command_r, &model_cohere2, &model_bitnet,
-    &model_bitnet_25, &model_bitnet_b158, &model_bert, &model_nomic_bert, &model_gemma_embedding};
+    &model_phi3, &model_granite, &model_granitemoe, &model_granitehybrid, &model_qwen3moe, &model_qwen35,
+    &model_qwen35moe, &model_lfm2, &model_lfm2moe, &model_gpt_oss, &model_starcoder2, &model_command_r, &model_cohere2,
+    &model_bitnet, &model_bitnet_25, &model_bitnet_b158, &model_bert, &model_nomic_bert, &model_gemma_embedding};
 enum { N_ARCH = sizeof archs / sizeof *archs };
 
 /* Sizes beyond these are taken for damage. */

@@ -60,8 +60,8 @@ struct arch {
 extern const struct arch model_lfm2, model_lfm2moe, model_qwen35, model_qwen35moe, model_llama, model_mistral3,
     model_qwen2, model_qwen3, model_qwen2vl, model_qwen3vl, model_gemma2, model_gemma, model_gemma3, model_gemma4,
     model_olmo2, model_smollm3, model_phi3, model_granite, model_starcoder2, model_qwen3moe, model_gpt_oss,
-    model_command_r, model_cohere2, model_granitehybrid, model_bitnet, model_bitnet_25, model_bitnet_b158, model_bert,
-    model_nomic_bert, model_gemma_embedding;
+    model_command_r, model_cohere2, model_granitehybrid, model_granitemoe, model_bitnet, model_bitnet_25,
+    model_bitnet_b158, model_bert, model_nomic_bert, model_gemma_embedding;
 
 /* Where sentences about what is not implemented go; tell == NULL: the first one is an error and reading ends. */
 struct listener {

@@ -39,6 +39,7 @@ struct derived {
     bool owns_from;   /* a list of that, folder_free_stack's */
     float scale;      /* of all values, where `fill` wants one */
     int n_row, n_head;
+    int first_row; /* of what is computed: its rows before are another tensor's */
     size_t row_bytes;
     const char *loose;                     /* weights_loose */
     const int32_t *order;                  /* weights_order */

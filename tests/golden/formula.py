@@ -7,9 +7,9 @@ usage: formula.py MODEL.gguf N      the logits behind token_at(0) .. token_at(N 
        formula.py MODEL.gguf N gelu the same as the first, with GELU as llama.cpp looks it up: a table of halves, read
                                     at a half
 
-Written after transformers' modeling_qwen3_5.py, modeling_lfm2.py, modeling_gemma4.py and modeling_granitemoehybrid.py,
-and vLLM's qwen3_5_mtp.py; nothing is shared with the engine.  F32 files of qwen35, qwen35moe, lfm2, lfm2moe, gemma4
-(with experts) and granitehybrid.
+Written after transformers' modeling_qwen3_5.py, modeling_lfm2.py, modeling_gemma4.py, modeling_granitemoehybrid.py,
+modeling_granitemoe.py and vLLM's qwen3_5_mtp.py; nothing is shared with the engine.  F32 files of qwen35, qwen35moe,
+lfm2, lfm2moe, gemma4 (with experts), granitemoe and granitehybrid.
 """
 import math
 import struct
@@ -270,10 +270,17 @@ class Gemma4(Model):
 
 
 class Granite(Model):
-    """Layers with a Mamba-2 state, and some that attend without positions."""
+    """Layers with a Mamba-2 state, and some that attend without positions; of granitemoe all do, with positions."""
+
+    def turn(self, x, pos):
+        """The makers rotate halves; files have the rows of q and k so that pairs are neighbours."""
+        x = self.rotate(x[0::2] + x[1::2], pos)
+        return [a for pair in zip(x[: len(x) // 2], x[len(x) // 2 :]) for a in pair]
 
     def attention(self, x, pos, b, past):
         q, k = self.heads(self.linear(x, b + "attn_q"), self.d), self.heads(self.linear(x, b + "attn_k"), self.d)
+        if self.arch == "granitemoe":
+            q, k = [self.turn(h, pos) for h in q], [self.turn(h, pos) for h in k]
         past["k"].append(k)
         past["v"].append(self.heads(self.linear(x, b + "attn_v"), self.d))
         out = []
@@ -313,7 +320,7 @@ class Granite(Model):
             return self.dense(x, b)
         p, d_ff, d = self.linear(x, b + "ffn_gate_inp"), self.key("feed_forward_length"), len(x)
         chosen = sorted(range(len(p)), key=lambda e: -p[e])[: self.key("expert_used_count")]
-        out = self.dense(x, b, "_shexp")
+        out = self.dense(x, b, "_shexp") if b + "ffn_up_shexp.weight" in self.t else [0.0] * d
         for e, weight in zip(chosen, softmax([p[e] for e in chosen])):
             wide = slice(e * d_ff, (e + 1) * d_ff)
             g, u = self.linear(x, b + "ffn_gate_exps", wide), self.linear(x, b + "ffn_up_exps", wide)
@@ -342,7 +349,7 @@ def token_at(i):
 
 def main():
     file, n = File(sys.argv[1]), int(sys.argv[2])
-    model = {"gemma4": Gemma4, "granitehybrid": Granite}.get(file.key["general.architecture"], Model)(file)
+    model = {"gemma4": Gemma4, "granitehybrid": Granite, "granitemoe": Granite}.get(file.key["general.architecture"], Model)(file)
     if sys.argv[3:] == ["gelu"]:
         model.gelu = gelu_table
     states = [model.step(token_at(i), i) for i in range(n)]

@@ -62,7 +62,7 @@ static void check(const char *shape, const char *device, double want[N_VOCAB], b
 static void recurrent_models_are_their_formula(void **state)
 {
     static const char *const shapes[] = {"tiny-qwen35", "tiny-qwen35moe", "tiny-lfm2", "tiny-lfm2moe",
-        "tiny-granitehybrid", "tiny-granitehybrid-moe", "tiny-gemma4-moe"};
+        "tiny-granitehybrid", "tiny-granitehybrid-moe", "tiny-granitemoe", "tiny-granitemoe-shared", "tiny-gemma4-moe"};
     (void)state;
     for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++) {
         double want[N_VOCAB];

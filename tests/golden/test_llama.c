@@ -95,7 +95,7 @@ static void logits_of_random_models(void **state)
         check_logits(&(struct where){"cpu-ref", NULL}, "F32", "f32", shape, n_vocab, n_tok, line, 1e-3);
         check_logits(&(struct where){"npu-sim", NULL}, "F16", "f16", shape, n_vocab, n_tok, line, 0.05);
     }
-    assert_int_equal(n_shape, 8 + 3 + 37);
+    assert_int_equal(n_shape, 8 + 3 + 41);
     free(line);
     fclose(golden);
 }

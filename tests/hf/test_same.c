@@ -302,6 +302,9 @@ static void test_granite4_that_attends(void **state)
     make("tiny-granite", QUANT_F16, &(struct hf_form){.n_shard = 1, .granite4 = true});
     same_weights("tiny-granite as Granite 4");
     same_logits(rt, "tiny-granite as Granite 4");
+    make("tiny-granitemoe-shared", QUANT_BF16, &(struct hf_form){.n_shard = 1, .granite4 = true});
+    same_weights("tiny-granitemoe-shared as Granite 4");
+    same_logits(rt, "tiny-granitemoe-shared as Granite 4");
     lutra_runtime_close(&rt);
 }
 

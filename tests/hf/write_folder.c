@@ -85,6 +85,7 @@ static const struct maker {
     {"bitnet-b1.58", "BitNetForCausalLM", "rms_norm_eps", "relu2"},
     {"phi3", "Phi3ForCausalLM", "rms_norm_eps", "silu"},
     {"granite", "GraniteForCausalLM", "rms_norm_eps", "silu"},
+    {"granitemoe", "GraniteMoeSharedForCausalLM", "rms_norm_eps", "silu"},
     {"granitehybrid", "GraniteMoeHybridForCausalLM", "rms_norm_eps", "silu"},
     {"starcoder2", "Starcoder2ForCausalLM", "norm_epsilon", "gelu_pytorch_tanh"},
     {"command-r", "CohereForCausalLM", "layer_norm_eps", "silu"},
@@ -105,6 +106,12 @@ static const struct maker *maker_of(const struct weights *w)
 static bool is_arch(const struct weights *w, const char *arch)
 {
     return strcmp(arch_of(w), arch) == 0;
+}
+
+/* Names and shapes of tensors as Granite's classes with experts have them. */
+static bool is_granite4(const struct weights *w, const struct hf_form *form)
+{
+    return is_arch(w, "granitehybrid") || is_arch(w, "granitemoe") || form->granite4;
 }
 
 static bool is_lfm2(const struct weights *w)
@@ -230,7 +237,7 @@ static void put_lfm2(const struct weights *w, json_t *o, int n_layer)
 static void put_experts(const struct weights *w, json_t *o)
 {
     bool gpt_oss = is_arch(w, "gpt-oss");
-    if (is_arch(w, "granitehybrid")) {
+    if (is_arch(w, "granitehybrid") || is_arch(w, "granitemoe")) {
         put_count(o, "num_experts_per_tok", hf_number(w, "expert_used_count", 0));
         return;
     }
@@ -293,7 +300,7 @@ static void put_special(const struct weights *w, const struct hf_form *form, jso
     if (is_lfm2(w)) put_lfm2(w, o, n_layer);
     if (has_key(w, "expert_count")) put_experts(w, o);
     if (is_arch(w, "gemma4")) put_gemma4(w, o, n_layer);
-    if (is_arch(w, "granitehybrid") || form->granite4) hf_put_granite4(w, o, n_layer);
+    if (is_granite4(w, form)) hf_put_granite4(w, o, n_layer);
     for (size_t i = 0; is_qwen35(w) && i < sizeof linear / sizeof *linear; i++)
         put_count(o, linear[i][1], hf_number(w, linear[i][0], 0));
     for (size_t i = 0; i < sizeof reals / sizeof *reals; i++)
@@ -685,7 +692,7 @@ static void write_tensor(
     const struct weights *w, const struct tensor *t, const struct hf_form *form, struct hf_shard *s)
 {
     char bare[128], name[160];
-    bool granite4 = is_arch(w, "granitehybrid") || form->granite4;
+    bool granite4 = is_granite4(w, form);
     if (granite4 && hf_write_granite4(w, t, form, s)) return;
     if (strstr(t->name, "_exps.") && !is_arch(w, "gemma4")) {
         write_experts(w, t, form, s);

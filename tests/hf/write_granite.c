@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * What folders of Granite 4 (GraniteMoeHybridForCausalLM) have beside others.
+ * What folders of Granite 4 (GraniteMoeHybridForCausalLM), and of Granite 3 with experts, have beside others.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -25,7 +25,7 @@ void hf_put_granite4(const struct weights *w, json_t *o, int n_layer)
         json_array_append_new(list, json_string(attends ? "attention" : "mamba"));
     }
     json_object_set_new(o, "layer_types", list);
-    put(o, "num_key_value_heads", 2);
+    if (inner > 0) put(o, "num_key_value_heads", 2); /* which files have by layer */
     put(o, "num_local_experts", n_expert);
     put(o, "shared_intermediate_size",
         hf_number(w, n_expert > 0 ? "expert_shared_feed_forward_length" : "feed_forward_length", 0));

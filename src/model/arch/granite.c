@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
  * Granite 3 and 4 (dense): Llama's block with four scales, and without rotation where the file says so.
+ * Granite MoE: the same with experts in every layer, softmax over the chosen ones' scores, and maybe one beside them.
  * Granite 4 hybrid: layers without key/value heads are Mamba-2 (recurrent.c); maybe with experts, and one beside them.
  */
 #include "model/model_impl.h"
@@ -30,6 +31,31 @@ const struct arch model_granite = {.name = "granite",
     .gate = OP_SWIGLU,
     .keys = {"logit_scale", "attention.scale", "embedding_scale", "residual_scale"},
     .read = read};
+
+/* Experts have feed_forward_length where nothing else is said. */
+static int read_mixture(const struct reader *r, struct lutra_error *err)
+{
+    struct hparams *hp = r->hp;
+    if (model_key_is_off(r, "expert_feed_forward_length")) hp->d_ff_expert = hp->d_ff;
+    if (model_key_is_off(r, "expert_shared_feed_forward_length")) return 0;
+    return model_opt_int(r, "expert_shared_feed_forward_length", MODEL_MAX_DIM, &hp->d_ff_shared, err);
+}
+
+static int read_moe(const struct reader *r, struct lutra_error *err)
+{
+    TRY(read(r, err));
+    return read_mixture(r, err);
+}
+
+const struct arch model_granitemoe = {.name = "granitemoe",
+    .rope = ROPE_NORM,
+    .norms = NORM_BEFORE,
+    .gate = OP_SWIGLU,
+    .experts = true,
+    .route = ROUTE_SOFTMAX,
+    .route_normalized = true,
+    .keys = {"logit_scale", "attention.scale", "embedding_scale", "residual_scale", "expert_count"},
+    .read = read_moe};
 
 /* The sizes of Mamba-2 layers, which have no key/value heads. */
 static int read_mamba(const struct reader *r, struct lutra_error *err)
@@ -61,13 +87,9 @@ static int read_mamba(const struct reader *r, struct lutra_error *err)
 
 static int read_hybrid(const struct reader *r, struct lutra_error *err)
 {
-    struct hparams *hp = r->hp;
     TRY(read(r, err));
     TRY(read_mamba(r, err));
-    if (!hp->n_expert) return 0;
-    if (model_key_is_off(r, "expert_feed_forward_length")) hp->d_ff_expert = hp->d_ff;
-    if (model_key_is_off(r, "expert_shared_feed_forward_length")) return 0;
-    return model_opt_int(r, "expert_shared_feed_forward_length", MODEL_MAX_DIM, &hp->d_ff_shared, err);
+    return r->hp->n_expert ? read_mixture(r, err) : 0;
 }
 
 const struct arch model_granitehybrid = {.name = "granitehybrid",

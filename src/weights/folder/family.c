@@ -487,9 +487,17 @@ static int more_gemma4(struct folder *f, struct lutra_error *err)
     "\"mamba_n_heads\":128,\"mamba_n_groups\":1,\"mamba_d_state\":256,\"mamba_d_head\":\"auto\",\"mamba_d_conv\":4,"   \
     "\"mamba_expand\":2}"
 
-/* Granite 4 without a Mamba-2 layer. */
-static const struct family attending_granite4 = {"GraniteMoeHybridForCausalLM", "granite",
-    FAMILY_PAIRS | FAMILY_GRANITE4, 0, "rms_norm_eps", GRANITE4_DEFAULTS, more_granite4};
+#define GRANITEMOE_DEFAULTS                                                                                            \
+    "{\"rms_norm_eps\":1e-6,\"num_local_experts\":8,\"num_experts_per_tok\":2,\"shared_intermediate_size\":0,"         \
+    "\"position_embedding_type\":\"rope\"}"
+
+/* Granite 4 without a Mamba-2 layer, and without experts or with them. */
+static const struct family attending_granite4[2] = {
+    {"GraniteMoeHybridForCausalLM", "granite", FAMILY_PAIRS | FAMILY_GRANITE4, 0, "rms_norm_eps", GRANITE4_DEFAULTS,
+        more_granite4},
+    {"GraniteMoeHybridForCausalLM", "granitemoe", FAMILY_PAIRS | FAMILY_EXPERTS | FAMILY_GRANITE4, 0, "rms_norm_eps",
+        GRANITE4_DEFAULTS, more_granite4},
+};
 
 static const struct family families[] = {
     {"LlamaForCausalLM", "llama", FAMILY_PAIRS, 0, "rms_norm_eps", "{\"rms_norm_eps\":1e-6}", NULL},
@@ -500,6 +508,10 @@ static const struct family families[] = {
     {"SmolLM3ForCausalLM", "smollm3", FAMILY_PAIRS | FAMILY_WINDOW_USED, 0, "rms_norm_eps",
         "{\"rope_theta\":2e6,\"tie_word_embeddings\":true}", more_smollm3},
     {"GraniteForCausalLM", "granite", FAMILY_PAIRS, 0, "rms_norm_eps", "{\"rms_norm_eps\":1e-6}", more_granite},
+    {"GraniteMoeForCausalLM", "granitemoe", FAMILY_PAIRS | FAMILY_EXPERTS | FAMILY_GRANITE4, 0, "rms_norm_eps",
+        GRANITEMOE_DEFAULTS, more_granite4},
+    {"GraniteMoeSharedForCausalLM", "granitemoe", FAMILY_PAIRS | FAMILY_EXPERTS | FAMILY_GRANITE4, 0, "rms_norm_eps",
+        GRANITEMOE_DEFAULTS, more_granite4},
     {"GraniteMoeHybridForCausalLM", "granitehybrid", FAMILY_PAIRS | FAMILY_EXPERTS | FAMILY_GRANITE4 | FAMILY_MAMBA, 0,
         "rms_norm_eps", GRANITE4_DEFAULTS, more_granite4},
     {"Qwen2ForCausalLM", "qwen2", FAMILY_WINDOW_USED, 0, "rms_norm_eps", "{}", NULL},
@@ -593,5 +605,6 @@ const struct family *family_settle(const struct folder *f)
     size_t n = json_array_size(config_get(f, "layer_types"));
     bool attends = f->family->flags & FAMILY_MAMBA && n > 0;
     for (size_t i = 0; i < n && attends; i++) attends = !is_mamba(f, i);
-    return attends ? &attending_granite4 : f->family;
+    bool experts = json_integer_value(config_get(f, "num_local_experts")) != 0;
+    return attends ? &attending_granite4[experts] : f->family;
 }

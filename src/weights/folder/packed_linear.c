@@ -520,7 +520,7 @@ void folder_close_packed(struct weights *w)
 /* Pairs of a head are neighbours in GGUF (tensors.c). */
 uint64_t folder_row_of(const struct derived *d, uint64_t n)
 {
-    if (!d->n_head) return n;
+    if (!d->n_head) return n - (uint64_t)d->first_row;
     uint64_t size = (uint64_t)(d->n_row / d->n_head), head = n / size, i = n % size, half = size / 2;
     return head * size + 2 * (i % half) + i / half;
 }
@@ -555,9 +555,10 @@ static void write_block(uint8_t *to, enum quant_type type, float scale, int zero
 static void fill_blocks(const struct derived *d, const struct linear *m)
 {
     const struct quant_info *q = quant_info_of(m->type);
+    const uint64_t first = (uint64_t)d->first_row, end = first + (uint64_t)d->n_row;
     uint8_t code[QUANT_GROUP64];
     for (uint64_t k = 0; k < m->k; k += q->block_elems)
-        for (uint64_t n = 0; n < m->n; n++) {
+        for (uint64_t n = first; n < end; n++) {
             uint8_t *row = (uint8_t *)d->data + folder_row_of(d, n) * d->row_bytes;
             uint64_t g = k / m->group;
             for (uint64_t i = 0; i < q->block_elems; i++)
@@ -590,8 +591,8 @@ static void fill_ternary(const struct derived *d, const struct linear *m)
 {
     const struct quant_info *q = quant_info_of(m->type);
     uint16_t scale = f32_to_f16(m->scale);
-    uint64_t chunk = m->n / 4;
-    for (uint64_t n = 0; n < m->n; n++) {
+    const uint64_t chunk = m->n / 4, first = (uint64_t)d->first_row, end = first + (uint64_t)d->n_row;
+    for (uint64_t n = first; n < end; n++) {
         uint8_t *to = (uint8_t *)d->data + folder_row_of(d, n) * d->row_bytes;
         const uint8_t *from = m->codes.data + n % chunk * m->k;
         for (uint64_t k = 0; k < m->k; k += q->block_elems, to += q->block_bytes)
@@ -610,7 +611,8 @@ static void fill_packed(const struct derived *d)
         fill_blocks(d, m);
         return;
     }
-    for (uint64_t n = 0; n < m->n; n++) {
+    const uint64_t first = (uint64_t)d->first_row, end = first + (uint64_t)d->n_row;
+    for (uint64_t n = first; n < end; n++) {
         float *row = (float *)d->data + folder_row_of(d, n) * m->k;
         for (uint64_t k = 0; k < m->k; k++) {
             uint64_t g = group_of(m, k);

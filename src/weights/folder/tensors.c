@@ -492,11 +492,25 @@ static int add_rotation(struct folder *f, struct lutra_error *err)
 /* ---- all of them ---- */
 
 /* A layer that others have quantized. */
+static int refuse_halves(const struct folder *f, const struct safetensors_tensor *from, struct lutra_error *err)
+{
+    return lutra_fail(
+        err, LUTRA_E_FORMAT, "%s: tensor '%s' is not the rows of two matrices", f->label, show_name(from->name).s);
+}
+
+/* half 0, 1: its first rows, its last ones; -1: all. */
 static int take_packed(
-    struct folder *f, const struct safetensors_tensor *codes, struct tensor *t, struct lutra_error *err)
+    struct folder *f, const struct safetensors_tensor *codes, struct tensor *t, int half, struct lutra_error *err)
 {
     struct derived as = {0};
     folder_describe_packed(f, codes, t, &as);
+    if (half >= 0) {
+        if (as.n_row % 2) return refuse_halves(f, codes, err);
+        as.n_row /= 2;
+        as.first_row = half * as.n_row;
+        t->ne[1] /= 2;
+        t->bytes /= 2;
+    }
     as.n_head = heads_of(f, t->name);
     if (as.n_head) TRY(check_heads(f, t->name, (uint64_t)as.n_row, as.n_head, err));
     struct derived *d;
@@ -525,14 +539,12 @@ static char *joined(const struct folder *f, char *name)
 }
 
 /* Its first rows are the gate's, its last ones up's: two tensors of the model from now on. */
-static int take_halves(
-    struct folder *f, const struct safetensors_tensor *from, const char *name, const char *at, struct lutra_error *err)
+static int take_halves(struct folder *f, const struct safetensors_tensor *from, bool is_codes, const char *name,
+    const char *at, struct lutra_error *err)
 {
     struct model_file *header = &f->w->file[0];
     struct safetensors_tensor half = *from;
-    if (from->n_dim != 2 || from->dim[0] % 2)
-        return lutra_fail(
-            err, LUTRA_E_FORMAT, "%s: tensor '%s' is not the rows of two matrices", f->label, show_name(from->name).s);
+    if (!is_codes && (from->n_dim != 2 || from->dim[0] % 2)) return refuse_halves(f, from, err);
     half.dim[0] /= 2;
     half.bytes /= 2;
     for (int i = 0; i < 2; i++, half.data += half.bytes) {
@@ -543,7 +555,7 @@ static int take_halves(
         t->name = names_add(&header->names, one, (size_t)n);
         if (!t->name) return lutra_fail(err, LUTRA_E_NO_MEMORY, "%s: no memory for names", f->label);
         header->n_tensor++;
-        TRY(take_tensor(f, &half, t, err));
+        TRY(is_codes ? take_packed(f, from, t, i, err) : take_tensor(f, &half, t, err));
     }
     return 0;
 }
@@ -568,16 +580,15 @@ int folder_take_tensors(struct folder *f, struct lutra_error *err)
         if (is_packed && !is_codes) continue; /* read with its codes */
         gguf_name(f, is_codes ? folder_packed_name(f, from->name, plain) : from->name, name);
         char *both = joined(f, name);
-        if (both && !is_codes) {
-            TRY(take_halves(f, from, name, both, err));
+        if (both) {
+            TRY(take_halves(f, from, is_codes, name, both, err));
             continue;
         }
-        if (both) memmove(both + strlen(".ffn_"), both + strlen(".ffn_gate_"), strlen(both + strlen(".ffn_gate_")) + 1);
         t->name = names_add(&header->names, name, strlen(name));
         if (!t->name) return lutra_fail(err, LUTRA_E_NO_MEMORY, "%s: no memory for names", f->label);
         header->n_tensor++;
         if (from->n_dim == 2) from->as = t; /* others are no layers that can be rounded */
-        TRY(is_codes ? take_packed(f, from, t, err) : take_tensor(f, from, t, err));
+        TRY(is_codes ? take_packed(f, from, t, -1, err) : take_tensor(f, from, t, err));
     }
     TRY(folder_take_experts(f, err));
     return f->list.n && !f->tied ? check_head(f, err) : 0;

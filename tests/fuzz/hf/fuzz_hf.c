@@ -119,6 +119,7 @@ static const struct {
     {"tiny-granitehybrid", 2, {.n_shard = 1, .rope_v5 = true}},
     {"tiny-granitehybrid-moe", 1, {.n_shard = 1}},
     {"tiny-granite", 1, {.n_shard = 1, .granite4 = true}},
+    {"tiny-granitemoe-shared", 1, {.n_shard = 1}},
     {"tiny-bert", 1, {.n_shard = 1}},
     {"tiny-nomic-bert", 1, {.n_shard = 1}},
     {"tiny-gemma-embedding", 1, {.n_shard = 1}},
