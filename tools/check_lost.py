@@ -30,7 +30,7 @@ TEST_FILE = re.compile(r"tests/(?:.*/)?(test_\w+\.\w+)$")
 
 class Repository:
     def __init__(self, root):
-        self.root, self.seen, self.trees = root, {}, {}
+        self.root, self.seen, self.trees, self.diffs = root, {}, {}, {}
         self.blobs = subprocess.Popen(["git", "-C", root, "cat-file", "--batch"], stdin=subprocess.PIPE,
                                       stdout=subprocess.PIPE)
 
@@ -61,11 +61,24 @@ class Repository:
                     found.update((kind, name) for name in (said.split() if kind == "option" else [said]))
         return found
 
+    def compare(self, pairs):
+        """Reads the differences from a to b of each pair (a, b), all by one process."""
+        out = subprocess.run(["git", "-C", self.root, "diff-tree", "--stdin", "--always", "-r", "-z", "--no-renames"],
+                             input="".join(f"{b} {a}\n" for a, b in pairs), check=True, capture_output=True, text=True,
+                             errors="replace").stdout
+        rest, fields = iter(pairs), iter(out.split("\0")[:-1])
+        for field in fields:
+            if field.startswith(":"):
+                files.append((field, next(fields)))
+            else:
+                files = self.diffs[next(rest)] = []
+
     def lost(self, a, b):
         """{(kind, name): file} of names that stand in b less often than in a."""
         before, after, where = Counter(), Counter(), {}
-        fields = self.git("diff-tree", "-r", "-z", "--no-renames", a, b).split("\0")
-        for meta, path in zip(fields[0::2], fields[1::2]):
+        if (a, b) not in self.diffs:
+            self.compare([(a, b)])
+        for meta, path in self.diffs[a, b]:
             old, new = meta.split()[2:4]
             before += self.names(path, old)
             after += self.names(path, new)
@@ -98,6 +111,7 @@ def named(message, name):
 def check(repo, commits, head):
     """Lines of violations; commits: (hash, parents, message), the newest first."""
     confessed = ""
+    repo.compare([(parent, commit) for commit, parents, _ in commits for parent in parents])
     for commit, parents, message in commits:
         lost = lost_by(repo, commit, parents)
         whole = {name for kind, name, _, _ in lost if kind == "test file" and named(message, name)}
