@@ -311,6 +311,7 @@ uint32_t ablation_execute(struct isa *isa, struct npu_machine *machine, const st
     if (op->code < ABLATION_FIRST) return npu_execute(isa, machine, op);
     if (op->code == ABLATION_ATTENTION_STAGE) return ablation_stage(isa, machine, op);
     if (op->code == ABLATION_FINISHED_2 || op->code == ABLATION_FINISHED_4) return ablation_finished(isa, machine, op);
+    if (op->code == ABLATION_ACT8) return ablation_act8(isa, op);
     if (op->code == ABLATION_FIELDS) return ablation_fields(isa, machine, op);
     if (op->code == ABLATION_VLUT32_TABLES || op->code == ABLATION_VLUT32) return ablation_vlut32(isa, machine, op);
     return op->code == ABLATION_SOFTMAX ? softmax_op(isa, machine, op) : dequant(isa, machine, op);

@@ -48,8 +48,9 @@ enum ablation_code {
     ABLATION_ATTENTION_STAGE,
 
     /* What NPU_OP_LOOKUP does, by multiplication: act8 at src, bit-parallel codes (fields.c) of the same widths and
-     * groups. */
+     * groups; and before it a row of k f32 (a multiple of 64) to act8 (act8.c). */
     ABLATION_FIELDS,
+    ABLATION_ACT8,
 
     /* NPU_OP_TABLES and NPU_OP_LOOKUP with tables of bytes (vlut32.c); tables are made by one thread. */
     ABLATION_VLUT32_TABLES,
@@ -74,7 +75,16 @@ enum ablation_stage_kind {
  *   PLANES_LUT  o = 64 (8 (i / 4) + 4 (B % 2) + {0, 2, 1, 3}[i % 4]) + B / 2 */
 enum { ABLATION_GROUP_BYTES = 18, ABLATION_GROUPS_TILE = 32 * 18, ABLATION_PLANES_TILE = 512 };
 
+/* act8: k int8 codes, quads in the byte order of tile32's 4-bit codes | k / 32 int32, the sum of each tile's codes |
+ * one f32 scale per 256 inputs | padding to 128 bytes.  Offsets; codes are at 0. */
+enum { ABLATION_ACT8_BLOCK = 256 };
+struct ablation_act8 {
+    uint32_t sums, scales, bytes;
+};
+void ablation_act8_layout(uint32_t k, struct ablation_act8 *out);
+
 /* npu_execute, and the operations above. */
+uint32_t ablation_act8(struct isa *isa, const struct npu_op *op);
 uint32_t ablation_stage(struct isa *isa, const struct npu_machine *machine, const struct npu_op *op);
 uint32_t ablation_finished(struct isa *isa, const struct npu_machine *machine, const struct npu_op *op);
 uint32_t ablation_fields(struct isa *isa, const struct npu_machine *machine, const struct npu_op *op);

@@ -151,21 +151,6 @@ static void dequant(struct run *u, int i, uint32_t k, uint32_t n)
     add(u, &r);
 }
 
-static void gemv(struct run *u, int i, uint32_t m, uint32_t k, uint32_t n)
-{
-    struct npu_weights w;
-    if (npu_weights_layout(npu_kinds[i].kind, k, n, &w) || !npu_weights_integer(w.kind)) return;
-    struct row r = row_of(u, "gemv", npu_kinds[i].name, NPU_OP_GEMV, k, n);
-    struct npu_act8 act;
-    npu_act8_layout(k, &act);
-    r.op.kind = w.kind;
-    r.op.m = m;
-    r.op.src_stride = act.bytes;
-    r.op.dst_stride = 128 * w.n_blocks;
-    r.dma_bytes = w.bytes;
-    add(u, &r);
-}
-
 static void gemm(struct run *u, int i, uint32_t m, uint32_t k, uint32_t n)
 {
     struct npu_weights w;
@@ -251,8 +236,6 @@ static void weights(struct run *u)
         for (int i = 0; i < N_NPU_KINDS; i++) {
             int every = k == 1536 && n == 8960; /* all kinds on one shape; elsewhere what the papers run */
             if (every || i == KIND_Q4_0 || i == KIND_SUPERGROUP || (i == KIND_Q8_0 && k > n)) dequant(u, i, k, n);
-            if (every || i == KIND_Q4_0 || (i == KIND_Q8_0 && k > n)) gemv(u, i, 1, k, n);
-            if (every || i == KIND_Q4_0 || (i == KIND_Q8_0 && k > n)) gemv(u, i, 2, k, n);
         }
         for (int i = 0; i < 4; i++) {
             gemm(u, KIND_Q4_0, rows_of_gemm[i], k, n);
@@ -274,10 +257,7 @@ static void weights(struct run *u)
 static void few_outputs(struct run *u)
 {
     const uint32_t k = 1536, n = 256;
-    for (int i = 0; i < N_NPU_KINDS; i++) {
-        dequant(u, i, k, n);
-        for (uint32_t m = 1; m <= 2 && i != KIND_Q4_0; m++) gemv(u, i, m, k, n); /* that one stands in steps() */
-    }
+    for (int i = 0; i < N_NPU_KINDS; i++) dequant(u, i, k, n);
     gemm(u, KIND_Q8_0, 1, k, n);
     ablation(u, "convert", ABLATION_CONVERT, 18 / 32.0, k, n);
     ablation(u, "bit planes, convert", ABLATION_PLANES, 0.5, k, n);
@@ -396,8 +376,6 @@ static void steps(struct run *u)
 {
     for (int s = 0; s < N_KV_SHAPES; s++) {
         for (int m = 0; m < 4; m++) gemm(u, KIND_Q4_0, rows_of_gemm[m], kv_shapes[s][0], kv_shapes[s][1]);
-        gemv(u, KIND_Q4_0, 1, kv_shapes[s][0], kv_shapes[s][1]);
-        gemv(u, KIND_Q4_0, 2, kv_shapes[s][0], kv_shapes[s][1]);
     }
     for (int s = 0; s < N_SMALL_SHAPES; s++)
         for (int m = 0; m < 4; m++) gemm(u, KIND_F16, rows_of_gemm[m], small_shapes[s][0], small_shapes[s][1]);
@@ -482,7 +460,7 @@ static void rows(struct run *u)
         uint32_t code, way;
     } list[] = {{"add", "f32", NPU_OP_ADD, 0}, {"swiglu", "f32", NPU_OP_SWIGLU, 0}, {"relu2", "f32", NPU_OP_RELU2, 0},
         {"rms_norm", "f32", NPU_OP_RMS_NORM, 0}, {"rope", "f32", NPU_OP_ROPE, 0}, {"fit", "f32", NPU_OP_FIT, 0},
-        {"unfit", "f32", NPU_OP_UNFIT, 0}, {"quantize", "act8", NPU_OP_QUANTIZE, 0},
+        {"unfit", "f32", NPU_OP_UNFIT, 0}, {"quantize", "act8", ABLATION_ACT8, 0},
         {"exp16", "table", NPU_OP_EXP16, NPU_EXP_TABLE}, {"exp16", "f16", NPU_OP_EXP16, NPU_EXP_F16},
         {"exp16", "f32", NPU_OP_EXP16, NPU_EXP_F32}};
     for (size_t i = 0; i < sizeof list / sizeof *list; i++) {

@@ -36,7 +36,6 @@ ERRORS = [("dequantization of Q4_0, IQ4_NL, MXFP4", "dequant", "Q4_0|IQ4_NL|MXFP
           ("dequantization of the other kinds", "dequant", "W[234]|TQ2_0|Q4_1|Q8_0|supergroup8?|Q._K", ""),
           ("dequantization of bit planes", "dequant", ".* planes(, g\\d+)?|. bit g\\d+ asym", ""),
           ("dequantization by baselines; finished halves", "dequant", "conventional.*|groups.*|.*finished", ""),
-          ("integer product", "gemv", ".*", "chains of accumulation; the bound is four full slots"),
           ("product on tiles, one row", "gemm", ".*", "dequantization, and its calls"),
           ("product by lookup, VLUT32", "lookup|vlut32", ".*", "latencies, starts and ends of pipelined loops"),
           ("product by masks", "masks", ".*", "the bound is four full slots"),
@@ -128,11 +127,9 @@ class Figures:
         rows = []
         for kind in kinds:
             planes = kind if " bit " in kind else kind.replace(",", " planes,") if "," in kind else kind + " planes"
-            two = has("gemv", kind, 2)
             rows.append([kind, both(kind != planes and has("dequant", kind)), both(has("dequant", planes)),
-                         both(has("gemv", kind)), per(two) if two else "", both(has("lookup", planes))])
-        return table(["kind", "tile32 to tiles", "bit planes to tiles", "integer product, one row", "two rows together",
-                      "product by lookup, one row"], rows)
+                         both(has("lookup", planes))])
+        return table(["kind", "tile32 to tiles", "bit planes to tiles", "product by lookup, one row"], rows)
 
     def others(self):
         names = {"exp16": "exp of halves", "attention": "attention of 32 rows, 4096 keys, head 128"}

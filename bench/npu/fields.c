@@ -76,7 +76,7 @@ ISA_INLINE void block(struct isa *isa, const uint32_t bits, const uint32_t group
 
 #define BLOCK(bits, group, minima)                                                                                     \
     __attribute__((noinline)) static void block_##bits##_##group##_##minima(struct isa *isa, uint8_t *restrict y,      \
-        const uint8_t *restrict w, const uint8_t *restrict q, const struct npu_act8 *a, uint32_t n_groups)             \
+        const uint8_t *restrict w, const uint8_t *restrict q, const struct ablation_act8 *a, uint32_t n_groups)        \
     {                                                                                                                  \
         block(isa, bits, group, minima, y, w, q, q + a->sums, q + a->scales, n_groups);                                \
     }
@@ -88,7 +88,7 @@ BLOCK(4, 64, 1)
 BLOCK(4, 128, 1)
 
 static int block_of_kind(struct isa *isa, uint32_t kind, uint8_t *restrict y, const uint8_t *restrict w,
-    const uint8_t *restrict q, const struct npu_act8 *a, uint32_t n_groups)
+    const uint8_t *restrict q, const struct ablation_act8 *a, uint32_t n_groups)
 {
     switch (npu_planes_untiled(kind)) {
     case NPU_PLANES(1, 128, NPU_PLANES_CENTRED): block_1_128_0(isa, y, w, q, a, n_groups); return 0;
@@ -105,13 +105,13 @@ static int block_of_kind(struct isa *isa, uint32_t kind, uint8_t *restrict y, co
 uint32_t ablation_fields(struct isa *isa, const struct npu_machine *machine, const struct npu_op *op)
 {
     struct npu_weights w;
-    struct npu_act8 a;
+    struct ablation_act8 a;
     if (!npu_is_planes(op->kind) || npu_weights_layout(op->kind, op->k, op->n, &w) || op->k % 64 || op->n % 64)
         return NPU_BAD_SHAPE;
     const uint32_t n_groups = op->k / npu_planes_group(w.kind), n_blocks = op->n / 64,
                    bytes = n_groups * npu_planes_group_bytes(&w) / 2;
     if (machine->tcm_kept + 3 * CHUNK * (uint64_t)bytes > machine->tcm_bytes) return NPU_NO_ROOM;
-    npu_act8_layout(op->k, &a);
+    ablation_act8_layout(op->k, &a);
     uint8_t *ring = isa_ptr(machine->tcm_start + machine->tcm_kept), *y = isa_ptr(op->dst);
     uint32_t ticket[3] = {0, 0, 0};
     for (uint32_t c = 0, at = 0; at < n_blocks + 2 * CHUNK; c++, at += CHUNK) {

@@ -9,8 +9,7 @@
 /* Bytes that vector instructions move between memory and registers. */
 static double l2_bytes(const struct npu_count *c)
 {
-    if (!strcmp(c->kernel, "gemv") || !strcmp(c->kernel, "gemm") || !strcmp(c->kernel, "head"))
-        return 4.0 * c->m * ((double)c->k + c->n);
+    if (!strcmp(c->kernel, "gemm") || !strcmp(c->kernel, "head")) return 4.0 * c->m * ((double)c->k + c->n);
     if (!strcmp(c->kernel, "lookup")) return 4.0 * c->m * c->n; /* its inputs are tables in TCM */
     if (!strcmp(c->kernel, "masks")) return c->m * (1.15 * c->k + 4.0 * c->n);
     if (!strcmp(c->kernel, "tables")) return 4.0 * c->m * c->k;

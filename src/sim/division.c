@@ -69,20 +69,12 @@ static void divide_head(const struct npu_op *op, struct npu_work *w)
                (w->meets + 1.0 + (op->m > 1)); /* a slice's first chunk waits for the one before: its stages, not all */
 }
 
-/* By masks where weights are planes: blocks of 64 outputs, four by one DMA (bench/npu/fields.c). */
-static void divide_gemv(const struct npu_op *op, struct npu_work *w)
+/* By masks (bench/npu/fields.c): blocks of 64 outputs, four by one DMA. */
+static void divide_masks(const struct npu_op *op, struct npu_work *w)
 {
     enum { BLOCK = 64, CHUNK = 4 };
-    struct npu_weights weights;
-    struct npu_gemv_plan p;
-    uint32_t n = npu_op_threads(op, &machine);
-    if (npu_is_planes(op->kind)) {
-        w->parts = (op->n + BLOCK - 1) / BLOCK;
-        w->starts = w->stages = (w->parts + CHUNK * THREADS - 1) / (CHUNK * THREADS);
-        return;
-    }
-    if (npu_weights_layout(op->kind, op->k, op->n, &weights) || npu_gemv_plan(&weights, KEPT, TCM_BYTES, n, &p)) return;
-    w->starts = w->stages = (weights.n_blocks + n * p.chunk_blocks - 1) / (n * p.chunk_blocks);
+    w->parts = (op->n + BLOCK - 1) / BLOCK, w->meets = w->parts > 1;
+    w->starts = w->stages = (w->parts + CHUNK * THREADS - 1) / (CHUNK * THREADS);
 }
 
 /* A thread's blocks, panel by panel: it starts a transfer for each chunk, and the one that has fewest waits longest for
@@ -126,7 +118,8 @@ void npu_divide(const struct npu_op *op, int keys, int kv_heads, int heads, stru
     switch (op->code) {
     case NPU_OP_GEMM: divide_gemm(op, op->n, w); break;
     case NPU_OP_HEAD: divide_head(op, w); break;
-    case NPU_OP_GEMV: divide_gemv(op, w); break;
+    case NPU_OP_MASKS: divide_masks(op, w); break;
+    case NPU_OP_ACT8: w->parts = op->m * ((op->k + 255) / 256), w->meets = w->parts > 1; break;
     case NPU_OP_LOOKUP: divide_lookup(op, w); break;
     case NPU_OP_ATTENTION:
         divide_attention(op, keys, kv_heads, heads, w);
@@ -141,10 +134,10 @@ void npu_divide_count(struct npu_count *c)
     static const struct {
         const char *name;
         uint32_t code;
-    } kernels[] = {{"gemm", NPU_OP_GEMM}, {"gemv", NPU_OP_GEMV}, {"masks", NPU_OP_GEMV}, {"head", NPU_OP_HEAD},
-        {"add", NPU_OP_ADD}, {"swiglu", NPU_OP_SWIGLU}, {"relu2", NPU_OP_RELU2}, {"rms_norm", NPU_OP_RMS_NORM},
-        {"rope", NPU_OP_ROPE}, {"fit", NPU_OP_FIT}, {"unfit", NPU_OP_UNFIT}, {"quantize", NPU_OP_QUANTIZE},
-        {"tables", NPU_OP_TABLES}, {"lookup", NPU_OP_LOOKUP}, {"exp16", NPU_OP_EXP16}, {"attention", NPU_OP_ATTENTION},
+    } kernels[] = {{"gemm", NPU_OP_GEMM}, {"masks", NPU_OP_MASKS}, {"head", NPU_OP_HEAD}, {"add", NPU_OP_ADD},
+        {"swiglu", NPU_OP_SWIGLU}, {"relu2", NPU_OP_RELU2}, {"rms_norm", NPU_OP_RMS_NORM}, {"rope", NPU_OP_ROPE},
+        {"fit", NPU_OP_FIT}, {"unfit", NPU_OP_UNFIT}, {"quantize", NPU_OP_ACT8}, {"tables", NPU_OP_TABLES},
+        {"lookup", NPU_OP_LOOKUP}, {"exp16", NPU_OP_EXP16}, {"attention", NPU_OP_ATTENTION},
         {"attention step", NPU_OP_ATTENTION}};
     enum { PERIOD = 128 }; /* of the counted rotation */
     struct npu_op op = {.m = (uint32_t)c->m, .k = (uint32_t)c->k, .n = (uint32_t)c->n, .kind = npu_kind_of(c->kind)};

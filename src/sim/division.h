@@ -7,11 +7,11 @@
 #ifndef LUTRA_SIM_DIVISION_H
 #define LUTRA_SIM_DIVISION_H
 
+#include "npu/wire/message.h"
 #include "sim/cost.h"
 
 /* How the executor divides an operation (npu/wire/layout.h: its own functions), with all of 8 MiB of TCM: the work's
  * parts, stages and meets.  kv_heads: of attention, whose keys are those of the work; else 0. */
-struct npu_op;
 void npu_divide(const struct npu_op *op, int keys, int kv_heads, int heads, struct npu_work *work);
 /* A product on tiles by a plan.  Parts of a chunk; a chunk is a stage.  Phases that are of no chunk of their own hide
  * behind nothing. */
@@ -23,8 +23,10 @@ int npu_fits_tiles(uint32_t kind, int k, int n);
 uint32_t npu_kind_of(const char *name);      /* enum npu_weight_kind; 0: none */
 const char *npu_name_of_kind(uint32_t kind); /* NULL: none */
 
-/* How layers multiply few rows: on tiles, by table lookup, by masks (a kernel of bench/npu, not the device's). */
+/* How layers multiply few rows: on tiles, by table lookup, by masks.  The last is a baseline that no device has, with
+ * operations of its own (bench/npu/act8.c, fields.c). */
 enum npu_way { NPU_WAY_TILES, NPU_WAY_LOOKUP, NPU_WAY_MASKS };
+enum { NPU_OP_ACT8 = NPU_OPS, NPU_OP_MASKS };
 
 /* A model as far as its cost goes.  Weights: of the layers, of ffn_down, of the head (and the embedding). */
 struct npu_model {

@@ -66,12 +66,12 @@ static struct npu_step_op *put(struct list *l, uint32_t code, int m, int k, int 
 static void prepare(struct list *l, enum npu_way way, int m, int k, int times)
 {
     if (way == NPU_WAY_LOOKUP) put(l, NPU_OP_TABLES, m, k, 0, times);
-    if (way == NPU_WAY_MASKS) put(l, NPU_OP_QUANTIZE, m, k, 0, times);
+    if (way == NPU_WAY_MASKS) put(l, NPU_OP_ACT8, m, k, 0, times);
 }
 
 static void product(struct list *l, enum npu_way way, const char *kind, int m, int k, int n, int times)
 {
-    static const uint32_t codes[] = {NPU_OP_GEMM, NPU_OP_LOOKUP, NPU_OP_GEMV};
+    static const uint32_t codes[] = {NPU_OP_GEMM, NPU_OP_LOOKUP, NPU_OP_MASKS};
     int halves = way == NPU_WAY_TILES && !npu_fits_tiles(npu_kind_of(kind), k, n);
     put(l, codes[way], m, halves ? k / 2 : k, n, halves ? 2 * times : times)->kind = npu_kind_of(kind);
     if (halves) put(l, NPU_OP_ADD, 1, 0, m * n, times);

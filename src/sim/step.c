@@ -148,9 +148,9 @@ static int op_work(const struct npu_counts *b, const struct npu_model *m, const 
     switch (o->code) {
     case NPU_OP_GEMM: *part = NPU_PRODUCTS; return gemm_work(b, m, o, w);
     case NPU_OP_LOOKUP: *part = NPU_PRODUCTS; return at_rows(b, "lookup", weights, o->m, o->k, o->n, w);
-    case NPU_OP_GEMV: *part = NPU_PRODUCTS; return at_rows(b, "masks", weights, o->m, o->k, o->n, w);
+    case NPU_OP_MASKS: *part = NPU_PRODUCTS; return at_rows(b, "masks", weights, o->m, o->k, o->n, w);
     case NPU_OP_TABLES: *part = NPU_PRODUCTS; return at_rows(b, "tables", "lut16", o->m, o->k, 0, w);
-    case NPU_OP_QUANTIZE: *part = NPU_PRODUCTS; return row_work(b, "quantize", (double)o->m * o->k, w);
+    case NPU_OP_ACT8: *part = NPU_PRODUCTS; return row_work(b, "quantize", (double)o->m * o->k, w);
     case NPU_OP_ATTENTION: *part = NPU_ATTENTION; return attention_work(b, m, o->m, keys, w);
     case NPU_OP_HEAD: *part = NPU_HEAD; return head_work(b, m, o->m, w);
     case NPU_OP_RMS_NORM: return row_work(b, "rms_norm", n, w);

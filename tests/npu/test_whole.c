@@ -202,18 +202,6 @@ static void products_with_bias(void **state)
             ref_matmul(&source, bias, x, want, (int)m);
             for (uint32_t i = 0; i < m * n; i++)
                 check_close(((float *)npu_sim_host(b.sim, op.dst))[i], want[i], 2e-3, 5e-3);
-            if (k % NPU_UNIT_K == 0 && npu_weights_integer(w.kind)) {
-                struct npu_act8 l;
-                npu_act8_layout(k, &l);
-                struct npu_op q = {
-                    .code = NPU_OP_QUANTIZE, .flags = BOTH, .m = m, .k = k, .src = a, .src_stride = 4 * k};
-                q.dst = bench_put(&b, NULL, m * l.bytes), q.dst_stride = l.bytes;
-                bench_run(&b, &q, q.dst, m * l.bytes);
-                op.code = NPU_OP_GEMV, op.src = q.dst, op.src_stride = l.bytes;
-                bench_run(&b, &op, op.dst, 4 * m * n);
-                for (uint32_t i = 0; i < m * n; i++)
-                    check_close(((float *)npu_sim_host(b.sim, op.dst))[i], want[i], 0.01, 0.05);
-            }
             free(x), free(bias), free(want), free(rows);
             bench_close(&b);
         }

@@ -114,8 +114,6 @@ static void threads_share_what_the_model_says(void **state)
         {"unfit", {.code = NPU_OP_UNFIT, .m = 2, .n = 1536}, .01},
         {"rope of queries", {.code = NPU_OP_ROPE, .m = 1, .n = 1536, .k = 64, .param = 128}, .1},
         {"rope of keys", {.code = NPU_OP_ROPE, .m = 3, .n = 256, .k = 64, .param = 128}, .25},
-        {"quantize", {.code = NPU_OP_QUANTIZE, .m = 2, .k = 1536}, .05},
-        {"gemv", {.code = NPU_OP_GEMV, .m = 2, .k = 1536, .n = 1536, .kind = NPU_W_Q4_0}, .05},
         {"tables", {.code = NPU_OP_TABLES, .m = 1, .k = 1536}, .05},
         {"tables of BitNet's rows", {.code = NPU_OP_TABLES, .m = 1, .k = 6912}, .05},
         {"lookup", {.code = NPU_OP_LOOKUP, .m = 1, .k = 1536, .n = 8960, .kind = NPU_PLANES(1, 128, 0)}, .02},
@@ -152,7 +150,7 @@ static void threads_share_what_the_model_says(void **state)
                 fail_msg("%s: %d calls of the tile unit, the model says %g", cases[i].name, (int)c->tile_calls,
                     w.tile_calls);
             double starts = w.starts * (n < w.parts ? n : w.parts);
-            if ((op.code == NPU_OP_GEMV || op.code == NPU_OP_LOOKUP) && n < 6)
+            if (op.code == NPU_OP_LOOKUP && n < 6)
                 starts = (double)c->dma_descriptors; /* chunks are those of 6 threads */
             if ((double)c->dma_descriptors > starts || (double)c->dma_descriptors < .8 * starts)
                 fail_msg("%s: %d transfers, the model says %g", cases[i].name, (int)c->dma_descriptors, starts);

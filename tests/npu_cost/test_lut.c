@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * Bit planes and table lookup (npu/wire/planes.h, npu/dsp/lookup.c), and beside it the integer product (fields.c) and
- * lookup in tables of bytes (vlut32.c): the layout against its words, tables and products against plain C, bit for bit,
- * in the emulator and as Hexagon binaries.
+ * Bit planes and table lookup (npu/wire/planes.h, npu/dsp/lookup.c), and beside it the product by masks (fields.c,
+ * act8.c) and lookup in tables of bytes (vlut32.c): the layout against its words, tables and products against plain C,
+ * bit for bit, in the emulator and as Hexagon binaries.
  */
 #include <stdarg.h>
 #include <stddef.h>
@@ -426,7 +426,7 @@ static void tables_end(void **state)
     bench_close(&b);
 }
 
-/* The integer product that lookup is compared with (fields.c), against plain C. */
+/* The product by masks that lookup is compared with (fields.c), against plain C. */
 static const uint32_t place[4] = {0, 2, 1, 3}; /* of four codes in a word */
 
 static void pack_fields(uint8_t *p, uint32_t k_all, uint32_t n_all)
@@ -445,7 +445,49 @@ static void pack_fields(uint8_t *p, uint32_t k_all, uint32_t n_all)
         }
 }
 
-static float product_of_fields(const uint8_t *act8, const struct npu_act8 *a, uint32_t k, uint32_t n)
+static int act_code(const uint8_t *act8, uint32_t k)
+{
+    return (int8_t)act8[k / 4 * 4 + place[k % 4]];
+}
+
+/* Codes are within half a step of their inputs, and sums are those of the codes. */
+static void check_act8(const uint8_t *act8, const struct ablation_act8 *a, uint32_t k)
+{
+    for (uint32_t i = 0; i < k; i += 32) {
+        int32_t sum = 0, stored;
+        double step = f32_at(act8 + a->scales + i / 256 * 4);
+        memcpy(&stored, act8 + a->sums + i / 8, 4);
+        for (uint32_t j = i; j < i + 32; j++) {
+            sum += act_code(act8, j);
+            assert_true(fabs((double)x[j] - act_code(act8, j) * step) <= 0.501 * step);
+        }
+        assert_int_equal(sum, stored);
+    }
+}
+
+/* Below 2^-100 everything is 0; nothing else may come of a row whose reciprocal is no number. */
+static void rows_of_almost_nothing_are_zeros(void **state)
+{
+    enum { K = 256 };
+    static const float most[] = {0, 0x1p-149f, 0x1p-126f, 0x1p-101f};
+    struct ablation_act8 l;
+    struct bench b;
+    (void)state;
+    ablation_act8_layout(K, &l);
+    bench_open(&b, 16 << 20);
+    for (size_t i = 0; i < sizeof most / sizeof *most; i++) {
+        for (uint32_t k = 0; k < K; k++) x[k] = k % 2 ? -most[i] : most[i];
+        struct npu_op op = {.code = ABLATION_ACT8, .flags = NPU_FROM_HOST | NPU_TO_HOST, .m = 1, .k = K};
+        op.src = bench_put(&b, x, 4 * K), op.dst = bench_put(&b, NULL, l.bytes);
+        bench_run(&b, &op, op.dst, l.bytes);
+        const uint8_t *act8 = npu_sim_host(b.sim, op.dst);
+        for (uint32_t k = 0; k < l.scales + 4; k++)
+            if (act8[k]) fail_msg("a row of %g: byte %u of its codes, sums and scale is %#x", most[i], k, act8[k]);
+    }
+    bench_close(&b);
+}
+
+static float product_of_fields(const uint8_t *act8, const struct ablation_act8 *a, uint32_t k, uint32_t n)
 {
     float y = 0;
     for (uint32_t first = 0; first < k; first += group) {
@@ -453,7 +495,7 @@ static float product_of_fields(const uint8_t *act8, const struct npu_act8 *a, ui
         int32_t i = 0, inputs = 0;
         uint32_t at = n * (k / group) + first / group;
         for (uint32_t j = first; j < first + group; j++) {
-            int32_t q = (int8_t)act8[j / 4 * 4 + place[j % 4]];
+            int32_t q = act_code(act8, j);
             i += code[n * k + j] * q, inputs += q;
         }
         volatile float p = (float)i * s, m = (float)inputs * s;
@@ -471,16 +513,17 @@ static void fields_are_exact(void **state)
         NPU_PLANES(1, 128, 0), NPU_PLANES(2, 128, 0), NPU_PLANES(2, 64, 1), NPU_PLANES(4, 128, 1)};
     enum { OUTPUTS = 256, K = 640 };
     struct bench b;
-    struct npu_act8 a;
+    struct ablation_act8 a;
     bench_open(&b, 16 << 20);
-    npu_act8_layout(K, &a);
+    ablation_act8_layout(K, &a);
     for (int i = 0; i < 4; i++) {
         draw(kinds[i], K, OUTPUTS);
         pack_fields(packed, K, OUTPUTS);
         uint32_t act8 = bench_put(&b, NULL, a.bytes), y = bench_put(&b, NULL, 4 * OUTPUTS);
-        struct npu_op op = {.code = NPU_OP_QUANTIZE, .flags = NPU_FROM_HOST | NPU_TO_HOST, .m = 1, .k = K, .dst = act8};
+        struct npu_op op = {.code = ABLATION_ACT8, .flags = NPU_FROM_HOST | NPU_TO_HOST, .m = 1, .k = K, .dst = act8};
         op.src = bench_put(&b, x, 4 * K);
         bench_run(&b, &op, act8, a.bytes);
+        check_act8(npu_sim_host(b.sim, act8), &a, K);
         op.code = ABLATION_FIELDS, op.n = OUTPUTS, op.src = act8, op.dst = y;
         op.kind = kinds[i];
         op.weights = bench_put(&b, packed, OUTPUTS * (K / group) * (npu_planes_group_bytes(&w) / 128));
@@ -499,6 +542,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(bits_are_in_their_places),
         cmocka_unit_test(impossible_shapes_are_refused), cmocka_unit_test(products_are_exact),
-        cmocka_unit_test(tables_end), cmocka_unit_test(fields_are_exact), cmocka_unit_test(bytes_are_exact)};
+        cmocka_unit_test(tables_end), cmocka_unit_test(rows_of_almost_nothing_are_zeros),
+        cmocka_unit_test(fields_are_exact), cmocka_unit_test(bytes_are_exact)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -68,21 +68,13 @@ static int weights(struct judge *j, uint32_t k, struct npu_weights *w)
     return inside(j, j->op->weights, w->bytes);
 }
 
-static uint32_t act_bytes(uint32_t k)
-{
-    struct npu_act8 a;
-    npu_act8_layout(k, &a);
-    return a.bytes;
-}
-
 static int product(struct judge *j)
 {
     const struct npu_op *op = j->op;
     struct npu_weights w;
-    int integer = op->code == NPU_OP_GEMV;
-    if (!weights(j, integer ? op->k : npu_weights_k(op->k), &w)) return 0;
+    if (!weights(j, npu_weights_k(op->k), &w)) return 0;
     if (op->bias && !inside(j, op->bias, 128 * (uint64_t)w.n_blocks)) return 0;
-    return src_rows(j, integer ? act_bytes(op->k) : 4 * (uint64_t)op->k) && dst_rows(j, 128 * (uint64_t)w.n_blocks);
+    return src_rows(j, 4 * (uint64_t)op->k) && dst_rows(j, 128 * (uint64_t)w.n_blocks);
 }
 
 /* Its rows are in TCM. */
@@ -227,8 +219,6 @@ static int judge(struct judge *j)
     case NPU_OP_NOP:
     case NPU_OP_EXP_TABLE: return 1;
     case NPU_OP_DEQUANT: return dequant(j);
-    case NPU_OP_QUANTIZE: return src_rows(j, 4 * (uint64_t)op->k) && dst_rows(j, act_bytes(op->k));
-    case NPU_OP_GEMV:
     case NPU_OP_GEMM: return product(j);
     case NPU_OP_ADD:
     case NPU_OP_SWIGLU:

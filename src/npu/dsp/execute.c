@@ -48,7 +48,6 @@ struct shared {
     const struct npu_weights *w;
     struct npu_shares parts;
     struct npu_scratch_plan scratch; /* of thread 0; the others' follow */
-    const struct npu_gemv_plan *gemv;
 };
 
 /* Runs it on as many threads as there are parts. */
@@ -57,84 +56,6 @@ static void run_shared(struct isa *isa, struct shared *s, isa_thread *fn)
     uint32_t n = npu_op_threads(s->op, s->machine);
     s->parts = npu_shares(npu_op_parts(s->op), n);
     isa_threads(n, fn, s);
-}
-
-/* Parts of a row, row after row. */
-static void share_of_quantize(struct isa *isa, void *user, uint32_t thread, uint32_t n)
-{
-    const struct shared *s = user;
-    const struct npu_op *op = s->op;
-    uint32_t each = npu_op_row_parts(op), from = npu_share_start(s->parts, thread),
-             to = npu_share_start(s->parts, thread + 1);
-    (void)n;
-    for (uint32_t r = 0, at = 0; at < to; r++, at += each) {
-        uint32_t first = from > at ? from - at : 0, last = to - at < each ? to - at : each;
-        if (first < last)
-            npu_quantize(isa, isa_ptr(op->dst) + (size_t)r * op->dst_stride,
-                isa_ptr(op->src) + (size_t)r * op->src_stride, op->k, first, last);
-    }
-}
-
-static uint32_t quantize(struct isa *isa, const struct npu_machine *machine, const struct npu_op *op)
-{
-    struct shared s = {.op = op, .machine = machine};
-    struct npu_act8 a;
-    if (!op->m || !op->k || op->k % NPU_UNIT_K) return NPU_BAD_SHAPE;
-    npu_act8_layout(op->k, &a);
-    take(isa, op, op->src, span(op->m, op->src_stride, 4 * op->k));
-    take(isa, op, op->dst, span(op->m, op->dst_stride, a.bytes)); /* its lines are written in parts */
-    run_shared(isa, &s, share_of_quantize);
-    give(isa, op, span(op->m, op->dst_stride, a.bytes));
-    return NPU_OK;
-}
-
-/* The rows of a product that are to be moved by a bias. */
-static void add_bias(struct isa *isa, const struct npu_op *op)
-{
-    for (uint32_t r = 0; op->bias && r < op->m; r++) {
-        uint8_t *y = isa_ptr(op->dst) + (size_t)r * op->dst_stride;
-        npu_add(isa, y, y, isa_ptr(op->bias), (op->n + 31) / 32 * 32);
-    }
-}
-
-/* A thread's blocks stream through its part of TCM, two chunks ahead of the one in use; each serves all rows. */
-static void share_of_gemv(struct isa *isa, void *user, uint32_t thread, uint32_t n)
-{
-    const struct shared *s = user;
-    const struct npu_op *op = s->op;
-    const struct npu_gemv_plan *plan = s->gemv;
-    uint32_t first = npu_share_start(s->parts, thread), end = npu_share_start(s->parts, thread + 1);
-    uint32_t chunk = plan->chunk_blocks, ticket[3] = {0, 0, 0};
-    uint8_t *tcm = isa_ptr(s->machine->tcm_start) + thread * plan->thread_stride;
-    (void)n;
-    for (uint32_t c = 0, at = first; at < end + 2 * chunk; c++, at += chunk) {
-        uint32_t blocks = at < end && end - at < chunk ? end - at : chunk, now = at - 2 * chunk;
-        if (c >= 2) dma_wait(ticket[(c - 2) % 3]);
-        if (at < end)
-            ticket[c % 3] = dma_start_1d(tcm + plan->packed[c % 3],
-                isa_ptr(op->weights) + (size_t)at * s->w->block_bytes, blocks * s->w->block_bytes);
-        if (c < 2 || now >= end) continue;
-        npu_gemv(isa, s->w, isa_ptr(op->dst) + now * 128, op->dst_stride, tcm + plan->packed[(c - 2) % 3],
-            isa_ptr(op->src), op->src_stride, end - now < chunk ? end - now : chunk, op->m);
-    }
-}
-
-static uint32_t gemv(struct isa *isa, const struct npu_machine *machine, const struct npu_op *op)
-{
-    struct npu_weights w;
-    struct npu_gemv_plan plan;
-    struct npu_act8 a;
-    struct shared s = {.op = op, .machine = machine, .w = &w, .gemv = &plan};
-    if (!op->m || npu_weights_layout(op->kind, op->k, op->n, &w) || !npu_weights_integer(w.kind)) return NPU_BAD_SHAPE;
-    if (npu_gemv_plan(&w, machine->tcm_kept, machine->tcm_bytes, npu_op_threads(op, machine), &plan))
-        return NPU_NO_ROOM;
-    npu_act8_layout(op->k, &a);
-    take(isa, op, op->src, span(op->m, op->src_stride, a.bytes));
-    take(isa, op, op->bias, 128 * w.n_blocks);
-    run_shared(isa, &s, share_of_gemv);
-    add_bias(isa, op);
-    give(isa, op, span(op->m, op->dst_stride, w.n_blocks * 128));
-    return NPU_OK;
 }
 
 static uint32_t gemm(struct isa *isa, const struct npu_machine *machine, const struct npu_op *op)
@@ -440,8 +361,6 @@ uint32_t npu_execute(struct isa *isa, struct npu_machine *machine, const struct 
     switch (op->code) {
     case NPU_OP_NOP: return NPU_OK;
     case NPU_OP_DEQUANT: return dequant(isa, op);
-    case NPU_OP_QUANTIZE: return quantize(isa, machine, op);
-    case NPU_OP_GEMV: return gemv(isa, machine, op);
     case NPU_OP_GEMM: return gemm(isa, machine, op);
     case NPU_OP_ADD:
     case NPU_OP_SWIGLU:

@@ -24,22 +24,6 @@ void npu_planes_dequant(struct isa *isa, const struct npu_weights *w, uint8_t *r
 void npu_dequant_k(
     struct isa *isa, uint32_t kind, uint8_t *restrict dst, const uint8_t *restrict src, uint32_t n_units);
 
-/* Blocks first .. last - 1 of 256 inputs of one row of activations to act8: k a multiple of 64, x in memory. */
-void npu_quantize(
-    struct isa *isa, uint8_t *restrict act8, const uint8_t *restrict x, uint32_t k, uint32_t first, uint32_t last);
-
-/* n_blocks blocks of 32 outputs times m act8 rows, `stride` apart; y: 32 f32 per block, rows y_stride apart.  A row's
- * bits do not depend on the other rows; two rows at a time share the unpacking.
- * Per group of 32 inputs: an exact integer sum, to f32, times the scale; groups of 256 inputs are added in ascending k,
- * multiplied by the activation's scale and added to the output.  One rounding per written operation. */
-void npu_gemv(struct isa *isa, const struct npu_weights *w, uint8_t *restrict y, uint32_t y_stride,
-    const uint8_t *restrict src, const uint8_t *restrict act8, uint32_t stride, uint32_t n_blocks, uint32_t m);
-
-/* One row, K-quants.  Per 256 inputs: groups times their integer scales, exact; to f32, times d; the minima likewise;
- * their sum times the activation's scale, added to the output. */
-void npu_gemv_k(struct isa *isa, const struct npu_weights *w, uint8_t *restrict y, const uint8_t *restrict src,
-    const uint8_t *restrict act8, uint32_t n_blocks);
-
 /* Tiles first .. last - 1 of 128 inputs of one row as tables (npu/wire/planes.h, lut16): k a multiple of 32. */
 void npu_tables(
     struct isa *isa, uint8_t *restrict lut, const uint8_t *restrict x, uint32_t k, uint32_t first, uint32_t last);

@@ -397,7 +397,7 @@ static uint32_t lookup_rows(const struct program *p, const struct op *op)
     return least;
 }
 
-/* On tiles at every row count: one row of them costs no more bytes than the integer product, and a row's bits are the
+/* On tiles at every row count: one row of them costs no more bytes, and a row's bits are the
  * same beside any others (docs/NPU.md).  Where lookups are asked for, rows that are not in bulk go to them. */
 static int emit_product(struct program *p, const struct op *op, struct lutra_error *err)
 {

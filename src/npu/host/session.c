@@ -26,9 +26,9 @@ int npu_session_plan(
     return 0;
 }
 
-static const char *const NAMES[NPU_OPS] = {"nop", "dequant", "quantize", "gemv", "gemm", "add", "swiglu", "rms_norm",
-    "rope", "exp16", "attention", "exp_table", "geglu", "relu2", "embed", "take", "kv_append", "head", "invalidate",
-    "flush", "fit", "unfit", "tables", "lookup", "clock"};
+static const char *const NAMES[NPU_OPS] = {"nop", "dequant", "gemm", "add", "swiglu", "rms_norm", "rope", "exp16",
+    "attention", "exp_table", "geglu", "relu2", "embed", "take", "kv_append", "head", "invalidate", "flush", "fit",
+    "unfit", "tables", "lookup", "clock"};
 
 static void note(struct npu_session *s, const struct npu_answer *a)
 {

@@ -35,12 +35,6 @@ uint32_t npu_weights_groups(uint32_t kind)
     return kind == NPU_W_Q4_K || kind == NPU_W_Q5_K ? 8 : 16;
 }
 
-int npu_weights_integer(uint32_t kind)
-{
-    return kind != NPU_W_F16 && kind != NPU_W_SUPER4 && kind != NPU_W_SUPER8 && kind != NPU_W_MXFP4 &&
-           !npu_weights_zero(kind) && kind != NPU_W_TERNARY && kind < NPU_W_Q2_K;
-}
-
 int npu_weights_layout(uint32_t kind, uint32_t k, uint32_t n, struct npu_weights *out)
 {
     if (npu_is_planes(kind)) return npu_planes_layout(kind, k, n, out);
@@ -116,13 +110,6 @@ uint32_t npu_super_offset(const struct npu_weights *w, uint32_t k, uint32_t n)
     return unit_of(w, k, n) + w->code_bytes + 512 + 4 * (n % NPU_COLS);
 }
 
-void npu_act8_layout(uint32_t k, struct npu_act8 *out)
-{
-    out->sums = k;
-    out->scales = out->sums + k / 32 * 4;
-    out->bytes = round_up(out->scales + (k + NPU_ACT_BLOCK - 1) / NPU_ACT_BLOCK * 4, NPU_LINE);
-}
-
 /* 0: it fits. */
 static int lay_gemm(
     const struct npu_weights *w, uint32_t rows, uint32_t chunk, struct npu_tcm tcm, struct npu_gemm_plan *p)
@@ -183,34 +170,9 @@ int npu_gemm_plan_of(const struct npu_weights *w, uint32_t m, uint32_t tiling, u
     return lay_gemm(w, rows, chunk, npu_tcm_from(first_byte, tcm_bytes), out);
 }
 
-static int lay_gemv(
-    const struct npu_weights *w, uint32_t chunk, uint32_t n_threads, struct npu_tcm tcm, struct npu_gemv_plan *p)
-{
-    uint64_t start = tcm.used;
-    p->chunk_blocks = chunk;
-    for (int i = 0; i < 3; i++) p->packed[i] = npu_tcm_take(&tcm, (uint64_t)chunk * w->block_bytes);
-    p->thread_stride = (uint32_t)(tcm.used - start);
-    tcm.used += (n_threads - 1) * (tcm.used - start);
-    p->bytes = (uint32_t)tcm.used;
-    return npu_tcm_fits(&tcm) ? 0 : -1;
-}
-
-int npu_gemv_plan(
-    const struct npu_weights *w, uint32_t first_byte, uint32_t tcm_bytes, uint32_t n_threads, struct npu_gemv_plan *out)
-{
-    const struct npu_tcm tcm = npu_tcm_from(round_up(first_byte, NPU_TILE), tcm_bytes);
-    uint32_t chunk = 1, share = n_threads ? (w->n_blocks + n_threads - 1) / n_threads : 0;
-    if (!n_threads) return -1;
-    while (chunk < share && (uint64_t)chunk * w->block_bytes < DMA_TARGET_BYTES &&
-           !lay_gemv(w, chunk + 1, n_threads, tcm, out))
-        chunk++;
-    return lay_gemv(w, chunk, n_threads, tcm, out);
-}
-
 uint32_t npu_op_row_parts(const struct npu_op *op)
 {
     switch (op->code) {
-    case NPU_OP_QUANTIZE: return (op->k + NPU_ACT_BLOCK - 1) / NPU_ACT_BLOCK;
     case NPU_OP_ROPE: return op->n / op->param;
     case NPU_OP_HEAD: return NPU_HEAD_GROUPS;
     case NPU_OP_TABLES: return (op->k + NPU_PLANES_K - 1) / NPU_PLANES_K;
@@ -225,13 +187,11 @@ uint32_t npu_op_parts(const struct npu_op *op)
     case NPU_OP_SWIGLU:
     case NPU_OP_GEGLU:
     case NPU_OP_RELU2: return op->n / 32; /* of all rows at once */
-    case NPU_OP_GEMV: return (op->n + NPU_COLS - 1) / NPU_COLS;
     case NPU_OP_LOOKUP: return (op->n + NPU_PLANES_COLS - 1) / NPU_PLANES_COLS;
     case NPU_OP_TABLES:
     case NPU_OP_RMS_NORM:
     case NPU_OP_FIT:
     case NPU_OP_UNFIT:
-    case NPU_OP_QUANTIZE:
     case NPU_OP_ROPE:
     case NPU_OP_HEAD: return op->m * npu_op_row_parts(op);
     default: return 1;

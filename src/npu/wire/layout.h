@@ -44,17 +44,13 @@
  *   8-bit codes lie as above, their scales where those of 4-bit codes of the same k would.
  *
  * bitplane: npu/wire/planes.h.
- *
- * act8: a row of activations for the integer product: int8 codes with one scale per 256 inputs.
- *     quads: k / 4 words, four codes in the byte order of the 4-bit layout | sums: k / 32 int32, the sum of each tile's
- *     codes | scales: one f32 per 256 inputs | padding to 128 bytes
  */
 #ifndef LUTRA_NPU_WIRE_LAYOUT_H
 #define LUTRA_NPU_WIRE_LAYOUT_H
 
 #include <stdint.h>
 
-enum { NPU_COLS = 32, NPU_UNIT_K = 64, NPU_SUPER_K = 256, NPU_ACT_BLOCK = 256, NPU_TILE = 2048, NPU_LINE = 128 };
+enum { NPU_COLS = 32, NPU_UNIT_K = 64, NPU_SUPER_K = 256, NPU_TILE = 2048, NPU_LINE = 128 };
 
 /* Weight kinds: the code width and what a code stands for.  Those of bit planes are NPU_PLANES (npu/wire/planes.h). */
 enum npu_weight_kind {
@@ -109,12 +105,10 @@ uint32_t npu_code_offset(const struct npu_weights *w, uint32_t k, uint32_t n, ui
 uint32_t npu_scale_offset(const struct npu_weights *w, uint32_t k, uint32_t n); /* K-quants: of a byte; W*: of a pair */
 uint32_t npu_super_offset(const struct npu_weights *w, uint32_t k, uint32_t n); /* K-quants: of d; dmin follows */
 
-/* Bits of a code: 2, 3, 4, 8; F16 16.  Groups of 64 with a zero (W2, W3, W4)?  Groups of a unit of a K-quant: 8 or 16.
- * Exact products of quantized rows (NPU_OP_GEMV)? */
+/* Bits of a code: 2, 3, 4, 8; F16 16.  Groups of 64 with a zero (W2, W3, W4)?  Groups of a unit of a K-quant: 8, 16. */
 uint32_t npu_weights_bits(uint32_t kind);
 int npu_weights_zero(uint32_t kind);
 uint32_t npu_weights_groups(uint32_t kind);
-int npu_weights_integer(uint32_t kind);
 
 /* The k that weights are packed for: the next multiple of 64, the rest zero. */
 static inline uint32_t npu_weights_k(uint32_t k)
@@ -127,11 +121,6 @@ static inline uint32_t npu_weights_outputs(const struct npu_weights *w)
 {
     return (w->n + w->cols - 1) & ~(w->cols - 1);
 }
-
-struct npu_act8 {
-    uint32_t sums, scales, bytes; /* offsets; quads are at 0 */
-};
-void npu_act8_layout(uint32_t k, struct npu_act8 *out);
 
 /* Equal parts of work as threads share them: thread t has those from npu_share_start(s, t) up to the next thread's. */
 struct npu_shares {
@@ -177,16 +166,6 @@ static inline uint32_t npu_gemm_tiling(uint32_t lead, uint32_t row_blocks, uint3
 }
 int npu_gemm_plan_of(const struct npu_weights *w, uint32_t m, uint32_t tiling, uint32_t first_byte, uint32_t tcm_bytes,
     struct npu_gemm_plan *out);
-
-/* TCM plan of the integer product: for each thread a ring of three chunks of weights. */
-struct npu_gemv_plan {
-    uint32_t chunk_blocks;
-    uint32_t packed[3];     /* of thread 0 */
-    uint32_t thread_stride; /* thread t's are this much further, t times */
-    uint32_t bytes;
-};
-int npu_gemv_plan(const struct npu_weights *w, uint32_t first_byte, uint32_t tcm_bytes, uint32_t n_threads,
-    struct npu_gemv_plan *out);
 
 /* Equal parts that an operation's packets are divided into, over all rows; attention's by its tables, see
  * npu_attention_threads.  Of NPU_OP_GEMM: of a chunk of outputs, and there is a thread more for its tiles.  What has

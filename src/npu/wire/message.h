@@ -13,8 +13,6 @@
 enum npu_opcode {
     NPU_OP_NOP,
     NPU_OP_DEQUANT,    /* weight blocks to f16 tiles: the matrix product's second stage alone */
-    NPU_OP_QUANTIZE,   /* m rows of k f32 to act8 */
-    NPU_OP_GEMV,       /* Y [m][n] f32 = act8 [m] W^T (+ bias), integer core; no device uses it */
     NPU_OP_GEMM,       /* Y [m][n] f32 = X [m][k] f32 W^T (+ bias) on f16 tiles; param: npu_gemm_tiling, or 0 */
     NPU_OP_ADD,        /* y = a + b, f32 */
     NPU_OP_SWIGLU,     /* y = silu(a) * b, f32 */
@@ -51,7 +49,7 @@ struct npu_op {
     uint32_t flags; /* NPU_FROM_HOST, NPU_TO_HOST */
     uint32_t m, n, k;
     uint32_t kind;    /* enum npu_weight_kind, or the way of NPU_OP_EXP16 and NPU_OP_ATTENTION */
-    uint32_t src;     /* X, a, act8's source */
+    uint32_t src;     /* X, a */
     uint32_t weights; /* W, b, gain, tables of NPU_OP_ROPE */
     uint32_t dst;
     uint32_t src_stride, dst_stride; /* bytes between rows */

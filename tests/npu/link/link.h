@@ -48,15 +48,13 @@ static inline uint32_t put_random(struct npu_transport *npu, uint32_t bytes, uin
     return at;
 }
 
-/* rms_norm, quantize, integer product with Q8_0, product on tiles of one row, add. */
+/* rms_norm, swiglu, products of both with Q8_0 on tiles, add. */
 static inline void put_work(struct work *w, struct npu_transport *npu, uint64_t seed)
 {
     struct npu_weights layout;
-    struct npu_act8 act;
     npu_weights_layout(NPU_W_Q8_0, WORK_K, WORK_N, &layout);
-    npu_act8_layout(WORK_K, &act);
     w->x = put_random(npu, 4 * WORK_K, seed, 1), w->gain = put_random(npu, 4 * WORK_K, seed + 1, 1);
-    w->normed = npu_transport_alloc(npu, 4 * WORK_K), w->act = npu_transport_alloc(npu, act.bytes);
+    w->normed = npu_transport_alloc(npu, 4 * WORK_K), w->act = npu_transport_alloc(npu, 4 * WORK_K);
     w->weights = put_random(npu, layout.n_blocks * layout.block_bytes, seed + 2, 0);
     for (uint32_t b = 0; b < layout.n_blocks * layout.n_units; b++) /* scales: halves in 0.25 .. 0.5 */
         for (uint32_t i = layout.code_bytes; i < layout.unit_bytes; i += 2)
@@ -68,10 +66,11 @@ static inline void put_work(struct work *w, struct npu_transport *npu, uint64_t 
     for (int i = 0; i < WORK_OPS; i++) op[i] = rows;
     op[0].code = NPU_OP_RMS_NORM, op[0].n = WORK_K, op[0].src = w->x, op[0].weights = w->gain, op[0].dst = w->normed;
     op[0].param = 0x3727c5ac; /* 1e-5 */
-    op[1].code = NPU_OP_QUANTIZE, op[1].k = WORK_K, op[1].src = w->normed, op[1].dst = w->act, op[1].flags = 0;
-    op[2].code = NPU_OP_GEMV, op[2].k = WORK_K, op[2].n = WORK_N, op[2].kind = NPU_W_Q8_0, op[2].src = w->act;
+    op[1].code = NPU_OP_SWIGLU, op[1].n = WORK_K, op[1].src = w->normed, op[1].weights = w->x, op[1].dst = w->act;
+    op[1].flags = 0;
+    op[2].code = NPU_OP_GEMM, op[2].k = WORK_K, op[2].n = WORK_N, op[2].kind = NPU_W_Q8_0, op[2].src = w->act;
     op[2].weights = w->weights, op[2].dst = w->y, op[2].flags = 0;
-    op[3] = op[2], op[3].code = NPU_OP_GEMM, op[3].src = w->normed, op[3].dst = w->z;
+    op[3] = op[2], op[3].src = w->normed, op[3].dst = w->z;
     op[4] = (struct npu_op){.code = NPU_OP_ADD,
         .flags = NPU_TO_HOST,
         .m = 1,

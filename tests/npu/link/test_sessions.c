@@ -16,20 +16,17 @@ enum { LAYERS = 6, SIZE = 512, MOST = 4 };
 /* One product, in the session that took its weights. */
 struct layer {
     struct npu_transport *npu;
-    uint32_t x, act, weights, y;
+    uint32_t x, weights, y;
 };
 
 static int put_layer(struct layer *l, struct npu_transport *npu, uint64_t seed)
 {
     struct npu_weights w;
-    struct npu_act8 a;
     npu_weights_layout(NPU_W_Q8_0, SIZE, SIZE, &w);
-    npu_act8_layout(SIZE, &a);
-    uint32_t bytes = w.n_blocks * w.block_bytes, need = bytes + a.bytes + 8 * SIZE + 4 * 256;
+    uint32_t bytes = w.n_blocks * w.block_bytes, need = bytes + 8 * SIZE + 4 * 256;
     if (npu_transport_free_bytes(npu) < need) return 0;
     *l = (struct layer){.npu = npu,
         .x = npu_transport_alloc(npu, 4 * SIZE),
-        .act = npu_transport_alloc(npu, a.bytes),
         .weights = put_random(npu, bytes, seed, 0),
         .y = npu_transport_alloc(npu, 4 * SIZE)};
     for (uint32_t u = 0; u < w.n_blocks * w.n_units; u++)
@@ -45,28 +42,20 @@ static void run_layer(const struct layer *l, float *row)
 {
     struct lutra_error err;
     uint64_t ticket;
-    struct npu_op op[2] = {{.code = NPU_OP_QUANTIZE,
-                               .flags = NPU_FROM_HOST,
-                               .m = 1,
-                               .k = SIZE,
-                               .src = l->x,
-                               .dst = l->act,
-                               .src_stride = 4 * SIZE,
-                               .dst_stride = 4 * SIZE},
-        {.code = NPU_OP_GEMV,
-            .flags = NPU_TO_HOST,
-            .m = 1,
-            .n = SIZE,
-            .k = SIZE,
-            .kind = NPU_W_Q8_0,
-            .src = l->act,
-            .weights = l->weights,
-            .dst = l->y,
-            .src_stride = 4 * SIZE,
-            .dst_stride = 4 * SIZE}};
+    struct npu_op op = {.code = NPU_OP_GEMM,
+        .flags = NPU_FROM_HOST | NPU_TO_HOST,
+        .m = 1,
+        .n = SIZE,
+        .k = SIZE,
+        .kind = NPU_W_Q8_0,
+        .src = l->x,
+        .weights = l->weights,
+        .dst = l->y,
+        .src_stride = 4 * SIZE,
+        .dst_stride = 4 * SIZE};
     memcpy(l->npu->base + l->x, row, 4 * SIZE);
     npu_transport_publish(l->npu, l->x, 4 * SIZE);
-    assert_int_equal(npu_transport_submit(l->npu, op, 2, &ticket, &err), 0);
+    assert_int_equal(npu_transport_submit(l->npu, &op, 1, &ticket, &err), 0);
     if (npu_transport_wait(l->npu, ticket, CLOCK_NEVER_US, &err)) fail_msg("%s", err.what);
     npu_transport_acquire(l->npu, l->y, 4 * SIZE);
     memcpy(row, l->npu->base + l->y, 4 * SIZE);

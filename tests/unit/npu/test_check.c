@@ -224,12 +224,12 @@ static void buffers_are_judged_to_their_ends(void **state)
     static const struct {
         uint32_t code, bytes, field; /* of the operation, in words; code 0: the end */
     } buffer[] = {{NPU_OP_ADD, 2 * ROW + 4 * N, 6}, {NPU_OP_ADD, 2 * ROW + 4 * N, 7}, {NPU_OP_ADD, 2 * ROW + 4 * N, 8},
-        {NPU_OP_RMS_NORM, 4 * N, 7}, {NPU_OP_QUANTIZE, 2 * ROW + 4 * K, 6}, {NPU_OP_FIT, M * 128, 7},
-        {NPU_OP_FIT, 2 * ROW + 4 * N, 8}, {NPU_OP_ROPE, 4 * 64 + M * 8 * 64, 7}, {NPU_OP_GEMM, 2 * ROW + 4 * K, 6},
+        {NPU_OP_RMS_NORM, 4 * N, 7}, {NPU_OP_FIT, M * 128, 7}, {NPU_OP_FIT, 2 * ROW + 4 * N, 8},
+        {NPU_OP_ROPE, 4 * 64 + M * 8 * 64, 7}, {NPU_OP_GEMM, 2 * ROW + 4 * K, 6},
         {NPU_OP_GEMM, BLOCKS * K / 64 * 1152, 7}, {NPU_OP_GEMM, 2 * ROW + 128 * BLOCKS, 8},
-        {NPU_OP_GEMM, 128 * BLOCKS, 13}, {NPU_OP_GEMV, 128 * BLOCKS, 13}, {NPU_OP_EXP16, 2 * N, 6},
-        {NPU_OP_EXP16, 2 * N, 8}, {NPU_OP_HEAD, M * NPU_HEAD_SCRATCH, 15},
-        {NPU_OP_HEAD, M * sizeof(struct npu_head_result), 8}, {NPU_OP_HEAD, 2 * ROW + 4 * K, 6}, {0, 0, 0}};
+        {NPU_OP_GEMM, 128 * BLOCKS, 13}, {NPU_OP_EXP16, 2 * N, 6}, {NPU_OP_EXP16, 2 * N, 8},
+        {NPU_OP_HEAD, M * NPU_HEAD_SCRATCH, 15}, {NPU_OP_HEAD, M * sizeof(struct npu_head_result), 8},
+        {NPU_OP_HEAD, 2 * ROW + 4 * K, 6}, {0, 0, 0}};
     struct box b;
     (void)state;
     open_box(&b);

@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: MIT
  *
- * A row of f32 to act8: int8 codes, one scale per 256 inputs (never one per row: outliers), sums per 32.
+ * A row of f32 to act8 (ablation.h): what the product by masks reads.  One scale per 256 inputs, never one per row:
+ * outliers.
  */
-#include "npu/dsp/kernels.h"
+#include "ablation.h"
+
 #include "npu/dsp/vmath.h"
 
 /* Largest magnitude of n_vectors vectors, in every lane. */
@@ -76,13 +78,27 @@ ISA_INLINE void block(struct isa *isa, uint8_t *restrict quads, uint8_t *restric
     s_store_u32(scale, v_get_w(d, 0));
 }
 
-void npu_quantize(
-    struct isa *isa, uint8_t *restrict act8, const uint8_t *restrict x, uint32_t k, uint32_t first, uint32_t last)
+void ablation_act8_layout(uint32_t k, struct ablation_act8 *out)
 {
-    struct npu_act8 a;
-    npu_act8_layout(k, &a);
-    for (uint32_t b = first, i = first * NPU_ACT_BLOCK; b < last; b++, i += NPU_ACT_BLOCK) {
-        uint32_t n = k - i < NPU_ACT_BLOCK ? k - i : NPU_ACT_BLOCK;
-        block(isa, act8 + i, act8 + a.sums + i / 8, act8 + a.scales + 4 * b, x + 4 * i, n);
+    out->sums = k;
+    out->scales = out->sums + k / 32 * 4;
+    out->bytes =
+        (out->scales + (k + ABLATION_ACT8_BLOCK - 1) / ABLATION_ACT8_BLOCK * 4 + NPU_LINE - 1) & ~(NPU_LINE - 1u);
+}
+
+uint32_t ablation_act8(struct isa *isa, const struct npu_op *op)
+{
+    struct ablation_act8 a;
+    const uint8_t *x = isa_ptr(op->src);
+    uint8_t *act8 = isa_ptr(op->dst);
+    if (!op->k || op->k % NPU_UNIT_K) return NPU_BAD_SHAPE;
+    ablation_act8_layout(op->k, &a);
+    if (op->flags & NPU_FROM_HOST) cache_invalidate(isa_ptr(op->src), 4 * op->k);
+    if (op->flags & NPU_FROM_HOST) cache_invalidate(isa_ptr(op->dst), a.bytes); /* its lines are written in parts */
+    for (uint32_t i = 0; i < op->k; i += ABLATION_ACT8_BLOCK) {
+        uint32_t n = op->k - i < ABLATION_ACT8_BLOCK ? op->k - i : ABLATION_ACT8_BLOCK;
+        block(isa, act8 + i, act8 + a.sums + i / 8, act8 + a.scales + i / ABLATION_ACT8_BLOCK * 4, x + 4 * i, n);
     }
+    if (op->flags & NPU_TO_HOST) cache_flush(isa_ptr(op->dst), a.bytes);
+    return NPU_OK;
 }
