@@ -203,6 +203,19 @@ int64_t models_stays(struct served *m)
     return left;
 }
 
+void models_digest(struct served *m, char out[SERVER_DIGEST_BYTES])
+{
+    const struct server_settings *set = m->server->set;
+    pthread_mutex_lock(&m->server->model_lock);
+    memcpy(out, m->digest, SERVER_DIGEST_BYTES);
+    pthread_mutex_unlock(&m->server->model_lock);
+    if (*out || !set->digest) return;
+    set->digest(set->user, m->index, out);
+    pthread_mutex_lock(&m->server->model_lock);
+    memcpy(m->digest, out, SERVER_DIGEST_BYTES);
+    pthread_mutex_unlock(&m->server->model_lock);
+}
+
 int models_start(struct server *s)
 {
     struct problem p = {0};

@@ -7,6 +7,7 @@
 #define LUTRA_SERVER_MODELS_H
 
 #include "exchange.h"
+#include "server.h"
 
 /* The model of that name; NULL after a problem.  NULL or "" means the first. */
 struct served *models_find(struct server *s, const struct api_key *key, const char *name, struct problem *p);
@@ -26,6 +27,8 @@ void models_keep(struct served *m, int64_t keep_us);
 void models_keep_usual(struct served *m);
 /* ... and so long from now on, at least. */
 int64_t models_stays(struct served *m);
+/* server_settings.digest of it. */
+void models_digest(struct served *m, char out[SERVER_DIGEST_BYTES]);
 
 /* The first, or none where all are opened when asked for; -1 after a message. */
 int models_start(struct server *s);

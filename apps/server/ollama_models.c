@@ -57,8 +57,9 @@ static void put_models(struct exchange *x, struct text *out, bool running)
             ollama_time((int64_t)time(NULL) + stays / 1000000, out);
         else
             ollama_time(s->start_time, out);
-        text_print(
-            out, ",\"size\":%llu,\"digest\":\"%s\",", (unsigned long long)shown->info.file_bytes, m->set->digest);
+        char digest[SERVER_DIGEST_BYTES];
+        models_digest(m, digest);
+        text_print(out, ",\"size\":%llu,\"digest\":\"%s\",", (unsigned long long)shown->info.file_bytes, digest);
         if (running) text_print(out, "\"size_vram\":0,\"context_length\":%d,", m->n_ctx);
         put_details(shown, out);
         text_put(out, "}");

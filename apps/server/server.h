@@ -17,8 +17,9 @@ struct server_model {
     const char *const *name; /* [n_name] */
     int n_name;
     const char *path; /* to show */
-    char digest[65];  /* a name of its content in hexadecimal digits, as Ollama's clients compare models by */
 };
+
+enum { SERVER_DIGEST_BYTES = 65 };
 
 /* An open model and a session of it.  n_seq samples run at once. */
 struct server_loaded {
@@ -52,6 +53,9 @@ struct server_settings {
     int n_store;
     int (*open)(void *user, int model, struct server_loaded *out, struct lutra_error *err);
     void (*close)(void *user, int model, struct server_loaded *loaded);
+    /* A name of a model's content in hexadecimal digits, as Ollama's clients compare models by: asked for once, by any
+     * thread, when a list of its shows the model.  NULL: there are none. */
+    void (*digest)(void *user, int model, char out[SERVER_DIGEST_BYTES]);
     void *user;
     void (*say)(const char *format, ...) __attribute__((format(printf, 1, 2))); /* a message to the operator */
     void (*line)(const char *text, size_t n);                                   /* of the access log */

@@ -28,8 +28,9 @@ struct served {
     /* With model_lock held. */
     enum model_state state;
     int n_user;
-    uint64_t used_us; /* by a request, last */
-    int64_t keep_us;  /* it stays open so long after that; -1: for good */
+    uint64_t used_us;                 /* by a request, last */
+    int64_t keep_us;                  /* it stays open so long after that; -1: for good */
+    char digest[SERVER_DIGEST_BYTES]; /* "": nobody has asked */
 };
 
 /* What a connection waits for. */

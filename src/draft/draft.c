@@ -17,6 +17,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/thread.h"
 #include "draft/draft_impl.h"
 
 /* Of a sample slot. */
@@ -419,7 +420,7 @@ int draft_model_open(struct session_drafter *out, lutra_session *s, lutra_model 
         return rc;
     }
     if (!(atomic_load(&model->devices) & atomic_load(&session_model(s)->devices)))
-        d->has_thread = pthread_create(&d->thread, NULL, guess_ahead, d) == 0; /* without it nothing is guessed ahead */
+        d->has_thread = thread_start(&d->thread, guess_ahead, d) == 0; /* without it nothing is guessed ahead */
     *out = (struct session_drafter){&ops, d, {d, begin, guesses}, d->s};
     return 0;
 }

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 #include "phone/profile.h"
 
-#include <errno.h>
 #include <stdbool.h>
-#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include <jansson.h>
 
+#include "base/file.h"
 #include "base/status.h"
 
 enum { FILE_BYTES_MAX = 65536 };
@@ -116,12 +116,10 @@ int soc_profile_parse(struct soc_profile *out, const char *text, size_t n, const
 
 int soc_profile_load(struct soc_profile *out, const char *path, struct lutra_error *err)
 {
-    char text[FILE_BYTES_MAX + 1];
-    FILE *f = fopen(path, "rb");
-    if (!f) return lutra_fail(err, LUTRA_E_IO, "%s: %s", path, strerror(errno));
-    size_t n = fread(text, 1, sizeof text, f);
-    bool failed = ferror(f) != 0;
-    fclose(f);
-    if (failed) return lutra_fail(err, LUTRA_E_IO, "%s: cannot be read", path);
-    return soc_profile_parse(out, text, n, path, err);
+    char *text;
+    size_t n;
+    TRY(file_read(path, FILE_BYTES_MAX, &text, &n, err));
+    int rc = soc_profile_parse(out, text, n, path, err);
+    free(text);
+    return rc;
 }

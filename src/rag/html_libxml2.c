@@ -12,6 +12,7 @@
 #include <string.h>
 #include <strings.h>
 
+#include "base/library.h"
 #include "base/status.h"
 #include "rag/charset.h"
 #include "text/utf8.h"
@@ -33,7 +34,7 @@
     X(htmlParseDocument)                                                                                               \
     X(htmlFreeParserCtxt)
 #define XML_CALL(name) __typeof__(name) *name;
-#define XML_PLACE(name) {#name, offsetof(struct xml_calls, name)},
+#define XML_PLACE(name) {#name, offsetof(struct xml_calls, name), false},
 struct xml_calls {
     XML_CALLS(XML_CALL)
 };
@@ -257,19 +258,11 @@ static int parse(struct reader *r, const char *html, size_t n, xmlCharEncodingHa
 
 static int load(struct xml_calls *xml, const char *name, struct lutra_error *err)
 {
-    static const struct {
-        const char *name;
-        size_t place;
-    } all[] = {XML_CALLS(XML_PLACE)};
-    void *library = dlopen(LIBRARY, RTLD_NOW | RTLD_LOCAL); /* it stays: the next document finds it */
-    void *call = library;
-    for (size_t i = 0; call && i < sizeof all / sizeof *all; i++) {
-        call = dlsym(library, all[i].name);
-        *(void **)((char *)xml + all[i].place) = call;
-    }
-    if (call) return 0;
-    return lutra_fail(
-        err, LUTRA_E_UNSUPPORTED, "%s: HTML is read by libxml2, which cannot be loaded: %s", name, dlerror());
+    static const struct library_call all[] = {XML_CALLS(XML_PLACE)};
+    const char *lacks;
+    if (library_open(LIBRARY, all, sizeof all / sizeof *all, xml, &lacks)) return 0; /* it stays for the next one */
+    return lutra_fail(err, LUTRA_E_UNSUPPORTED, "%s: HTML is read by libxml2, which cannot be loaded: %s%s", name,
+        lacks ? "it has no " : "", lacks ? lacks : dlerror());
 }
 
 int text_of_html(const char *name, const char *html, size_t n, struct text *out, struct lutra_error *err)

@@ -10,6 +10,7 @@
 #include "base/bell.h"
 #include "base/clock.h"
 #include "base/status.h"
+#include "base/thread.h"
 #include "engine/samples.h"
 
 struct asker {
@@ -71,7 +72,7 @@ static int asker_open(struct asker **out, struct checker *program, struct lutra_
     if (!k) return lutra_fail(err, LUTRA_E_NO_MEMORY, "checker: out of memory");
     k->program = program;
     bell_init(&k->bell);
-    int no = pthread_create(&k->thread, NULL, run, k);
+    int no = thread_start(&k->thread, run, k);
     if (no) {
         bell_fini(&k->bell);
         free(k);

@@ -2,11 +2,11 @@
  *
  * Verifiers that are no model: a function of the program's, a built-in rule, a program.
  */
-#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/file.h"
 #include "search/answer.h"
 #include "search/rule.h"
 #include "search/checker.h"
@@ -83,29 +83,14 @@ static int open_program(lutra_verifier **out, const struct lutra_verifier_settin
     return rc;
 }
 
-/* A file of at most MAX_SCHEMA_BYTES, to be freed. */
-static int read_text(const char *path, char **text, size_t *n, struct lutra_error *err)
-{
-    FILE *f = fopen(path, "rb");
-    if (!f) return lutra_fail(err, LUTRA_E_IO, "checker: %s: %s", path, strerror(errno));
-    *text = malloc(MAX_SCHEMA_BYTES + 1);
-    *n = *text ? fread(*text, 1, MAX_SCHEMA_BYTES + 1, f) : 0;
-    int failed = ferror(f) ? errno : 0;
-    fclose(f);
-    if (*text && !failed && *n <= MAX_SCHEMA_BYTES) return 0;
-    int rc = !*text   ? lutra_fail(err, LUTRA_E_NO_MEMORY, "checker: out of memory")
-             : failed ? lutra_fail(err, LUTRA_E_IO, "checker: %s: %s", path, strerror(failed))
-                      : lutra_fail(err, LUTRA_E_ARGUMENT, "checker: %s: a schema of more than 1 MiB", path);
-    free(*text);
-    return rc;
-}
-
 static int read_schema(struct json_schema **out, const char *path, struct lutra_error *err)
 {
     char *text = NULL;
     size_t n = 0;
-    TRY(read_text(path, &text, &n, err));
-    int rc = json_schema_open(out, path, text, n, err);
+    struct lutra_error why;
+    int rc = file_read(path, MAX_SCHEMA_BYTES, &text, &n, &why);
+    if (rc < 0) return lutra_fail(err, rc, "checker: %s", why.what);
+    rc = json_schema_open(out, path, text, n, err);
     free(text);
     return rc;
 }

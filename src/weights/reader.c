@@ -10,6 +10,8 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "base/thread.h"
+
 #ifndef MADV_POPULATE_READ
 #define MADV_POPULATE_READ 22 /* Linux 5.14 */
 #endif
@@ -89,7 +91,7 @@ int weights_reader_open(struct weights_reader **out, const struct reader_item *i
         r->n = n;
         pthread_mutex_init(&r->lock, NULL);
         pthread_cond_init(&r->told, NULL);
-        if (pthread_create(&r->thread, NULL, read_all, r) == 0) return 0;
+        if (thread_start(&r->thread, read_all, r) == 0) return 0;
         pthread_mutex_destroy(&r->lock);
         pthread_cond_destroy(&r->told);
     }

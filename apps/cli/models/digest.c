@@ -11,7 +11,7 @@ enum { END_BYTES = 64 << 10 };
 
 static void add_part(struct sha *h, FILE *f, long from)
 {
-    static char part[END_BYTES];
+    char part[END_BYTES];
     if (fseek(f, from, SEEK_SET) == 0) sha_add(h, part, fread(part, 1, sizeof part, f));
 }
 

@@ -34,7 +34,8 @@ void models_add(struct model_list *list, const char *name, const char *path, con
         list->room = list->room * 2 + 16;
         list->model = grow_memory(list->model, (size_t)list->room * sizeof *list->model);
     }
-    list->model[list->n++] = (struct found_model){copy_text(name), copy_text(path), place, why};
+    list->model[list->n++] =
+        (struct found_model){.name = copy_text(name), .path = copy_text(path), .place = place, .why = why};
 }
 
 void models_free(struct model_list *list)

@@ -18,6 +18,8 @@ struct found_model {
     char *path;        /* a GGUF file, the first of several, or a folder */
     const char *place; /* whose it is */
     const char *why;   /* it cannot be opened; NULL: nothing is known against it */
+    bool is_read;      /* its file's header has been: */
+    bool verifies;     /* model_verifies() */
 };
 
 struct model_list {
@@ -29,10 +31,10 @@ struct model_list {
 void models_list(struct model_list *out);
 void models_free(struct model_list *list);
 /* One to begin with; NULL: none runs here. */
-const struct found_model *models_first(const struct model_list *list);
+const struct found_model *models_first(struct model_list *list);
 
 /* A verifier, by its file's key lutra.prm.step_mark: it scores steps and answers nobody. */
-bool model_verifies(const struct found_model *m);
+bool model_verifies(struct found_model *m);
 /* A name of its content, 64 hexadecimal digits: SHA-256 of the size and the first and last 64 KiB of its file (of a
  * folder, of its config.json and its weights' index or file).  Not of the whole: that takes a second a gigabyte. */
 void model_digest(const char *path, char hex[65]);

@@ -80,11 +80,12 @@ static void judge_memory(const json_t *memory, struct facts *out)
             bytes_text(available, have, sizeof have));
 }
 
-static void read_facts(const struct found_model *m, struct facts *out)
+static void read_facts(struct found_model *m, struct facts *out)
 {
     char *text = NULL;
     struct lutra_error err = {0};
     *out = (struct facts){"-", "-", "-", "", false, false};
+    m->is_read = true;
     if (m->why || lutra_inspect(m->path, &text, &err) < 0) {
         snprintf(out->verdict, sizeof out->verdict, "%s", m->why ? m->why : err.what);
         return;
@@ -101,16 +102,16 @@ static void read_facts(const struct found_model *m, struct facts *out)
         snprintf(out->verdict, sizeof out->verdict, "%s", lack);
     else
         judge_memory(json_object_get(root, "memory"), out);
-    out->verifies = json_object_get(metadata, "lutra.prm.step_mark") != NULL;
+    out->verifies = m->verifies = json_object_get(metadata, "lutra.prm.step_mark") != NULL;
     json_decref(root);
     lutra_free(text);
 }
 
-bool model_verifies(const struct found_model *m)
+bool model_verifies(struct found_model *m)
 {
     struct facts f;
-    read_facts(m, &f);
-    return f.verifies;
+    if (!m->is_read) read_facts(m, &f);
+    return m->verifies;
 }
 
 /* A cell, blanks up to its width. */
@@ -122,7 +123,7 @@ static void print_cell(const char *text, int width)
 }
 
 /* Whether it runs here. */
-static bool print_model(const struct found_model *m, int width, bool path)
+static bool print_model(struct found_model *m, int width, bool path)
 {
     struct facts f;
     read_facts(m, &f);
@@ -149,7 +150,7 @@ static const struct found_model *better(const struct found_model *first, const s
     return is_own || !fits || (ours && strcmp(m->name, "abacus-3m-f16") != 0) ? first : m;
 }
 
-const struct found_model *models_first(const struct model_list *list)
+const struct found_model *models_first(struct model_list *list)
 {
     const struct found_model *first = NULL;
     struct facts f;
@@ -161,7 +162,7 @@ const struct found_model *models_first(const struct model_list *list)
 }
 
 /* Those that `name` means, or all; returns how many.  *first: models_first() of them. */
-static int print_models(const struct model_list *list, const char *name, bool paths, const struct found_model **first)
+static int print_models(struct model_list *list, const char *name, bool paths, const struct found_model **first)
 {
     int width = 24, n = 0;
     *first = NULL;
@@ -170,7 +171,7 @@ static int print_models(const struct model_list *list, const char *name, bool pa
         if (length > width) width = length < 60 ? length : 60;
     }
     for (int i = 0; i < list->n && !interrupted(); i++) {
-        const struct found_model *m = &list->model[i];
+        struct found_model *m = &list->model[i];
         if (name && !model_is_meant(m, name)) continue;
         if (n++ == 0) printf("%-*s%-12s%-8s%-12s%-14s%s\n", width, "NAME", "SIZE", "TYPE", "ARCH", "PLACE", "RUNS");
         *first = better(*first, m, print_model(m, width, paths));

@@ -229,6 +229,12 @@ static int open_model(void *user, int i, struct server_loaded *out, struct lutra
     return rc;
 }
 
+static void digest_model(void *user, int i, char out[SERVER_DIGEST_BYTES])
+{
+    const struct service *v = user;
+    model_digest(v->model[i].path, out);
+}
+
 /* "models/name-f16.gguf" is "name-f16". */
 static char *short_name(const char *path)
 {
@@ -249,8 +255,7 @@ static void add_model(struct service *v, const char *const *name, int n, const c
     v->model = grow_memory(v->model, (size_t)(i + 1) * sizeof *v->model);
     const char **names = get_memory((size_t)n * sizeof *names);
     for (int k = 0; k < n; k++) names[k] = copy_text(name[k]);
-    v->model[i] = (struct server_model){names, n, path, ""};
-    model_digest(path, v->model[i].digest);
+    v->model[i] = (struct server_model){names, n, path};
     v->opts->set.model = v->model;
 }
 
@@ -420,6 +425,7 @@ static int serve(void *opts, const char **arg, int n_arg)
     o->set.access_log = o->set.access_log && !o->engine.quiet;
     o->set.open = open_model;
     o->set.close = close_model;
+    o->set.digest = digest_model;
     o->set.user = &v;
     char *variables = NULL;
     int code = thinking_variables(&o->thinking, &variables);

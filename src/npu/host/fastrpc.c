@@ -5,40 +5,35 @@
 #include <stdlib.h>
 #include <string.h>
 
-struct entry {
-    const char *name;
-    void **to;
-    int optional;
-};
+#include "base/library.h"
+
+#define CALL(name)                                                                                                     \
+    {                                                                                                                  \
+#name, offsetof(struct fastrpc, name), false                                                                   \
+    }
 
 int fastrpc_load(struct fastrpc *rpc, const char *given, struct lutra_error *err)
 {
     const char *path = given ? given : "libcdsprpc.so";
-    memset(rpc, 0, sizeof *rpc);
-    const struct entry entries[] = {
-        {"rpcmem_alloc", (void **)&rpc->rpcmem_alloc, 0},
-        {"rpcmem_free", (void **)&rpc->rpcmem_free, 0},
-        {"rpcmem_to_fd", (void **)&rpc->rpcmem_to_fd, 0},
-        {"fastrpc_mmap", (void **)&rpc->fastrpc_mmap, 0},
-        {"fastrpc_munmap", (void **)&rpc->fastrpc_munmap, 0},
-        {"remote_handle64_open", (void **)&rpc->remote_handle64_open, 0},
-        {"remote_handle64_invoke", (void **)&rpc->remote_handle64_invoke, 0},
-        {"remote_handle64_close", (void **)&rpc->remote_handle64_close, 0},
-        {"remote_session_control", (void **)&rpc->remote_session_control, 0},
-        {"remote_handle64_control", (void **)&rpc->remote_handle64_control, 1},
+    static const struct library_call calls[] = {
+        CALL(rpcmem_alloc),
+        CALL(rpcmem_free),
+        CALL(rpcmem_to_fd),
+        CALL(fastrpc_mmap),
+        CALL(fastrpc_munmap),
+        CALL(remote_handle64_open),
+        CALL(remote_handle64_invoke),
+        CALL(remote_handle64_close),
+        CALL(remote_session_control),
+        {"remote_handle64_control", offsetof(struct fastrpc, remote_handle64_control), true},
     };
-    rpc->library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
-    if (!rpc->library)
-        return lutra_fail(err, LUTRA_E_UNSUPPORTED,
-            "npu: there is no NPU here: %s (it comes with Snapdragon devices: Android, or Linux with FastRPC)",
-            dlerror());
-    for (size_t i = 0; i < sizeof entries / sizeof entries[0]; i++) {
-        *entries[i].to = dlsym(rpc->library, entries[i].name);
-        if (*entries[i].to || entries[i].optional) continue;
-        fastrpc_unload(rpc);
-        return lutra_fail(err, LUTRA_E_UNSUPPORTED, "npu: %s has no %s: too old", path, entries[i].name);
-    }
-    return 0;
+    const char *lacks;
+    memset(rpc, 0, sizeof *rpc);
+    rpc->library = library_open(path, calls, sizeof calls / sizeof *calls, rpc, &lacks);
+    if (rpc->library) return 0;
+    if (lacks) return lutra_fail(err, LUTRA_E_UNSUPPORTED, "npu: %s has no %s: too old", path, lacks);
+    return lutra_fail(err, LUTRA_E_UNSUPPORTED,
+        "npu: there is no NPU here: %s (it comes with Snapdragon devices: Android, or Linux with FastRPC)", dlerror());
 }
 
 void fastrpc_unload(struct fastrpc *rpc)

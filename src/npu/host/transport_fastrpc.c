@@ -16,6 +16,7 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "base/thread.h"
 #include "npu/host/fastrpc.h"
 #include "npu/host/session.h"
 
@@ -153,7 +154,7 @@ static int begin(struct phone *p, const struct npu_transport_settings *settings,
     npu_ring_begin(&p->session.ring, npu->end, npu->machine.tcm_bytes, npu->machine.n_threads);
     p->serve.magic = NPU_RING_MAGIC, p->serve.fd = (uint32_t)p->fd;
     p->serve.window_bytes = npu->end, p->serve.n_threads = npu->machine.n_threads;
-    if (pthread_create(&p->caller, NULL, call, p)) return lutra_fail(err, LUTRA_E_NO_MEMORY, "npu: no thread");
+    if (thread_start(&p->caller, call, p)) return lutra_fail(err, LUTRA_E_NO_MEMORY, "npu: no thread");
     p->called = true;
     return npu_session_meet(&p->session, clock_now_us(clock_real()) + 10 * SECOND_US, err);
 }
