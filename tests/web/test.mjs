@@ -349,17 +349,28 @@ await test("keyboard only", async () => {
   await page.context().close();
 });
 
+// Milliseconds of the page's tasks while body runs, by the processor time of its thread: other programs do not count.
+async function taskTimes(page, body) {
+  await browser.startTracing(page, { categories: ["toplevel", "__metadata"] });
+  await body();
+  const { traceEvents } = JSON.parse((await browser.stopTracing()).toString());
+  const main = new Set(traceEvents.filter((e) => e.name === "thread_name" && e.args.name === "CrRendererMain").map((e) => `${e.pid} ${e.tid}`));
+  return traceEvents.filter((e) => e.name.endsWith("RunTask") && e.tdur !== undefined && main.has(`${e.pid} ${e.tid}`)).map((e) => e.tdur / 1000);
+}
+
 await test("10,000 tokens", async () => {
   const page = await open(server.url);
   await page.evaluate(() => {
     window.tasks = [];
     new PerformanceObserver((list) => window.tasks.push(...list.getEntries().map((e) => e.duration))).observe({ type: "longtask" });
   });
-  await ask(page, "long");
+  const times = await taskTimes(page, () => ask(page, "long"));
   const n = await page.evaluate(() => document.querySelector("article.assistant .text").textContent.match(/word\d/g).length);
   check(n > 9000, "all words are shown", n);
   const tasks = await page.evaluate(() => window.tasks);
-  console.log(`10,000 tokens: ${tasks.length} tasks over 50 ms, longest ${Math.round(Math.max(0, ...tasks))} ms (not judged: the machine may be busy)`);
+  times.sort((a, b) => b - a);
+  check(times.length > 100 && times[0] < 100, "no task takes long (bar: 50 ms; twice that, as processors differ)", times.slice(0, 5));
+  console.log(`10,000 tokens: of ${times.length} tasks the longest by processor time ${times.slice(0, 3).map((t) => t.toFixed(1)).join(", ")} ms; by the clock (not judged: the machine may be busy) ${tasks.length} over 50 ms, longest ${Math.round(Math.max(0, ...tasks))} ms`);
   await page.context().close();
 });
 

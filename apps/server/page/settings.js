@@ -1,16 +1,17 @@
-// Settings that explain themselves.  An empty field is left to the model's file and the server's options.
+// Settings that explain themselves.  An empty field is left to the model's file and the server's options, as its
+// placeholder says.
 import { byId, el, local } from "./dom.js";
 
-const number = (min, max, step) => ({ kind: "number", min, max, step });
+const number = (min, max, step, empty = "the server's") => ({ kind: "number", min, max, step, empty });
 
 const FIELDS = [
   { title: "Reply" },
   { name: "system", label: "System prompt", kind: "text", help: "Stands before every chat: who answers, and how." },
   { name: "max_tokens", label: "Longest reply", ...number(1, 1 << 30, 1), help: "In tokens, thinking included. A token is about four letters." },
-  { name: "temperature", label: "Temperature", ...number(0, 2, 0.05), help: "0 always takes the most likely token; 1 draws by the model's own probabilities; more is wilder." },
-  { name: "top_p", label: "Top-p", ...number(0, 1, 0.01), help: "Draws among the likeliest tokens that together have this probability." },
-  { name: "min_p", label: "Min-p", ...number(0, 1, 0.01), help: "Leaves out tokens below this share of the likeliest one's probability." },
-  { name: "seed", label: "Seed", ...number(0, 2 ** 32 - 1, 1), help: "The same seed and settings give the same reply." },
+  { name: "temperature", label: "Temperature", ...number(0, 2, 0.05, "the model's"), help: "0 always takes the most likely token; 1 draws by the model's own probabilities; more is wilder." },
+  { name: "top_p", label: "Top-p", ...number(0, 1, 0.01, "the model's"), help: "Draws among the likeliest tokens that together have this probability." },
+  { name: "min_p", label: "Min-p", ...number(0, 1, 0.01, "the model's"), help: "Leaves out tokens below this share of the likeliest one's probability." },
+  { name: "seed", label: "Seed", ...number(0, 2 ** 32 - 1, 1, "at random"), help: "The same seed and settings give the same reply." },
   { name: "reasoning", label: "Thinking", kind: "choice", help: "Of models that can think before they answer.",
     choices: [["", "as the model is"], ["none", "off"], ["low", "little"], ["medium", "medium"], ["high", "much"]] },
   { title: "Search: several candidates, one answer" },
@@ -21,7 +22,7 @@ const FIELDS = [
   { name: "expand", label: "Children of each survivor", ...number(1, 64, 1), help: "For the two beam searches." },
   { name: "budget", label: "Budget", ...number(1, 1 << 30, 1), help: "Generated tokens of all candidates." },
   { title: "Page" },
-  { name: "top", label: "Alternatives of each token", ...number(0, 20, 1), help: "With a number, “Tokens” below a reply shows how likely each token was, and that many alternatives at a tap." },
+  { name: "top", label: "Alternatives of each token", ...number(0, 20, 1, "none"), help: "With a number, “Tokens” below a reply shows how likely each token was, and that many alternatives at a tap." },
 ];
 
 const defaults = { top: "5" };
@@ -58,7 +59,7 @@ function control(f, changed) {
   };
   if (f.kind === "text") return el("textarea", { ...properties, rows: 3, oninput: set });
   if (f.kind === "number")
-    return el("input", { ...properties, type: "number", min: f.min, max: f.max, step: f.step, placeholder: "the model's", oninput: set });
+    return el("input", { ...properties, type: "number", min: f.min, max: f.max, step: f.step, placeholder: f.empty, oninput: set });
   const select = el("select", { id: properties.id, "aria-describedby": properties["aria-describedby"], onchange: set },
     ...f.choices.map(([value, text]) => el("option", { value, textContent: text })));
   select.value = values[f.name] ?? "";
