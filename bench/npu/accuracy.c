@@ -31,7 +31,8 @@
 #include "npu/host/pack.h"
 #include "ops/device.h"
 #include "quant/quant.h"
-#include "weights/gguf_write.h"
+#include "files/gguf_write.h"
+#include "weights/weights.h"
 
 static const struct {
     const char *name, *what;
@@ -131,14 +132,14 @@ static int scheme_of(const char *name)
 static void write_model(const char *in, const char *out, int scheme)
 {
     struct weights *w;
-    struct weights_writer *to;
+    struct gguf_writer *to;
     struct lutra_error err = {0};
     check(weights_open(&w, in, &err), &err);
-    check(weights_writer_open(&to, out, &err), &err);
-    for (size_t i = 0; i < weights_kv_count(w); i++) weights_writer_copy(to, weights_kv_at(w, i));
+    check(gguf_writer_open(&to, out, &err), &err);
+    for (size_t i = 0; i < weights_kv_count(w); i++) gguf_writer_copy(to, weights_kv_at(w, i));
     for (size_t i = 0; i < weights_tensor_count(w); i++) {
         const struct tensor *t = weights_tensor_at(w, i);
-        weights_writer_add_tensor(to, t->name, t->type, t->n_dim, t->ne);
+        gguf_writer_add_tensor(to, t->name, t->type, t->n_dim, t->ne);
     }
     for (size_t i = 0; i < weights_tensor_count(w); i++) {
         const struct tensor *t = weights_tensor_at(w, i);
@@ -146,7 +147,7 @@ static void write_model(const char *in, const char *out, int scheme)
         for (int d = 0; d < t->n_dim; d++) n *= (size_t)t->ne[d];
         if (quant_row_bytes(t->type, (int64_t)n, &bytes)) stop("a tensor of an odd size");
         if (scheme == F16 || t->n_dim != 2 || strncmp(t->name, "blk.", 4) != 0) {
-            weights_writer_data(to, t->data, bytes);
+            gguf_writer_data(to, t->data, bytes);
             continue;
         }
         if (t->type != QUANT_F16) stop("the model is not F16");
@@ -155,10 +156,10 @@ static void write_model(const char *in, const char *out, int scheme)
         quant_info_of(t->type)->dequantize(t->data, x, n);
         replace(x, (uint32_t)t->ne[0], (uint32_t)t->ne[1], scheme, strstr(t->name, "ffn_down") != NULL);
         for (size_t j = 0; j < n; j++) h[j] = f32_to_f16(x[j]);
-        weights_writer_data(to, h, bytes);
+        gguf_writer_data(to, h, bytes);
         free(x), free(h);
     }
-    check(weights_writer_commit(&to, &err), &err);
+    check(gguf_writer_commit(&to, &err), &err);
     weights_close(&w);
 }
 

@@ -36,7 +36,7 @@ int lutra_chat_template(const lutra_model *model, const char *name, char **text,
 {
     TRY(handle_check(model, "model", err));
     char key[128], names[160];
-    struct weights_str s = {0};
+    struct gguf_str s = {0};
     *text = NULL;
     snprintf(key, sizeof key, TEMPLATE_KEY "%s%s", name ? "." : "", name ? name : "");
     TRY(weights_opt_str(model->weights, key, &s, err));

@@ -26,7 +26,7 @@ static void add(struct filled *f, const char *text, size_t n, bool input)
 }
 
 /* The template with both texts in their places; without memory yet, f->n alone. */
-static void fill(struct filled *f, struct weights_str form, const char *query, const char *document)
+static void fill(struct filled *f, struct gguf_str form, const char *query, const char *document)
 {
     const struct {
         const char *name, *value;
@@ -44,7 +44,7 @@ static void fill(struct filled *f, struct weights_str form, const char *query, c
     }
 }
 
-static int by_template(const struct lutra_model *m, struct weights_str form, const char *query, const char *document,
+static int by_template(const struct lutra_model *m, struct gguf_str form, const char *query, const char *document,
     struct text_tokens *out, struct lutra_error *err)
 {
     struct filled f = {0};
@@ -87,7 +87,7 @@ int lutra_rerank_tokenize(const lutra_model *m, const char *query, const char *d
     int *n_tok, int *n_first, struct lutra_error *err)
 {
     struct text_tokens all = {0};
-    struct weights_str form = {NULL, 0};
+    struct gguf_str form = {NULL, 0};
     size_t first = 0;
     TRY(handle_check(m, "model", err));
     *n_tok = *n_first = 0;

@@ -15,27 +15,27 @@
 
 enum { INSPECT_HEAD = 8 /* elements shown of a long array */ };
 
-static json_t *element_json(const struct weights_kv *kv, uint64_t i)
+static json_t *element_json(const struct gguf_kv *kv, uint64_t i)
 {
     int64_t n;
     double f;
-    if (kv->elem == WEIGHTS_STRING) {
-        struct weights_str s = weights_kv_str(kv, i);
+    if (kv->elem == GGUF_STRING) {
+        struct gguf_str s = gguf_kv_str(kv, i);
         json_t *text = json_stringn(s.s, s.n);
         return text ? text : json_string("(not UTF-8)");
     }
-    if (kv->elem == WEIGHTS_BOOL) return json_boolean(weights_kv_i64(kv, i, &n) && n);
-    if (weights_kv_i64(kv, i, &n)) return json_integer(n);
-    return weights_kv_f64(kv, i, &f) ? json_real(f) : json_null();
+    if (kv->elem == GGUF_BOOL) return json_boolean(gguf_kv_i64(kv, i, &n) && n);
+    if (gguf_kv_i64(kv, i, &n)) return json_integer(n);
+    return gguf_kv_f64(kv, i, &f) ? json_real(f) : json_null();
 }
 
-static json_t *value_json(const struct weights_kv *kv)
+static json_t *value_json(const struct gguf_kv *kv)
 {
-    if (kv->kind != WEIGHTS_ARRAY) return element_json(kv, 0);
+    if (kv->kind != GGUF_ARRAY) return element_json(kv, 0);
     json_t *head = json_array();
     for (uint64_t i = 0; i < kv->n && i < INSPECT_HEAD; i++) json_array_append_new(head, element_json(kv, i));
-    return json_pack("{s:s, s:s, s:I, s:o}", "type", "array", "of", weights_kind_name(kv->elem), "n", (json_int_t)kv->n,
-        "head", head);
+    return json_pack(
+        "{s:s, s:s, s:I, s:o}", "type", "array", "of", gguf_kind_name(kv->elem), "n", (json_int_t)kv->n, "head", head);
 }
 
 static json_t *tensor_json(const struct weights *w, const struct tensor *t)
@@ -107,7 +107,7 @@ int lutra_inspect(const char *path, char **json, struct lutra_error *err)
     TRY(weights_open_as(&w, path, (struct weights_how){WEIGHTS_ZEROS_ANY, true}, err));
     json_t *metadata = json_object(), *tensors = json_array();
     for (size_t i = 0; i < weights_kv_count(w); i++) {
-        const struct weights_kv *kv = weights_kv_at(w, i);
+        const struct gguf_kv *kv = weights_kv_at(w, i);
         json_object_set_new(metadata, kv->key, value_json(kv)); /* a key that is not UTF-8 is left out */
     }
     for (size_t i = 0; i < weights_tensor_count(w); i++)
@@ -127,7 +127,7 @@ const char *lutra_model_meta_key(const lutra_model *model, int i)
     return weights_kv_at(model->weights, (size_t)i)->key;
 }
 
-static json_t *array_json(const struct weights_kv *kv)
+static json_t *array_json(const struct gguf_kv *kv)
 {
     json_t *all = json_array();
     for (uint64_t i = 0; i < kv->n; i++) json_array_append_new(all, element_json(kv, i));
@@ -138,15 +138,15 @@ int lutra_model_meta(const lutra_model *model, const char *key, char **text, str
 {
     *text = NULL;
     TRY(handle_check(model, "model", err));
-    const struct weights_kv *kv = key ? weights_kv_find(model->weights, key) : NULL;
+    const struct gguf_kv *kv = key ? weights_kv_find(model->weights, key) : NULL;
     if (!kv)
         return lutra_fail(
             err, LUTRA_E_NOT_FOUND, "%s: no metadata '%s'", weights_path(model->weights), key ? key : "(NULL)");
-    if (kv->kind == WEIGHTS_STRING) { /* bytes as they are */
-        struct weights_str s = weights_kv_str(kv, 0);
+    if (kv->kind == GGUF_STRING) { /* bytes as they are */
+        struct gguf_str s = gguf_kv_str(kv, 0);
         *text = strndup(s.s, s.n);
     } else {
-        json_t *value = kv->kind == WEIGHTS_ARRAY ? array_json(kv) : element_json(kv, 0);
+        json_t *value = kv->kind == GGUF_ARRAY ? array_json(kv) : element_json(kv, 0);
         *text = json_dumps(value, JSON_ENCODE_ANY | JSON_REAL_PRECISION(9));
         json_decref(value);
     }

@@ -21,7 +21,7 @@
 /* A template that does not parse is no reason to refuse the model: chat then says why. */
 static int open_chat(struct lutra_model *m, struct lutra_error *err)
 {
-    struct weights_str s = {0};
+    struct gguf_str s = {0};
     TRY(weights_opt_str(m->weights, "tokenizer.chat_template", &s, err));
     if (s.n == 0) return 0; /* an empty template would make an empty prompt: it is none */
     m->chat_source = malloc(s.n + 1);
@@ -338,7 +338,7 @@ static int open_all(struct lutra_model *m, const char *path, const struct lutra_
     TRY(vocab_read(&m->vocab, m->weights, err));
     TRY(open_chat(m, err));
     TRY(model_read_sampling(m, err));
-    struct weights_str name = {"", 0}, mark = {NULL, 0};
+    struct gguf_str name = {"", 0}, mark = {NULL, 0};
     TRY(weights_opt_str(m->weights, "general.name", &name, err));
     snprintf(m->name, sizeof m->name, "%.*s", (int)(name.n < 120 ? name.n : 120), name.s);
     TRY(weights_opt_str(m->weights, "lutra.prm.mark", &mark, err));

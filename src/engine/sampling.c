@@ -84,10 +84,10 @@ static const struct {
     {"general.sampling.mirostat_eta", IS_FLOAT, offsetof(struct lutra_sampling, mirostat_eta)},
 };
 
-static bool read_setting(const struct weights_kv *kv, enum setting_kind kind, void *out)
+static bool read_setting(const struct gguf_kv *kv, enum setting_kind kind, void *out)
 {
     double x;
-    if (!weights_kv_number(kv, &x) || !(fabs(x) <= 1e9) || (kind == IS_INT && x != floor(x))) return false;
+    if (!gguf_kv_number(kv, &x) || !(fabs(x) <= 1e9) || (kind == IS_INT && x != floor(x))) return false;
     if (kind == IS_INT)
         *(int *)out = (int)x;
     else
@@ -97,7 +97,7 @@ static bool read_setting(const struct weights_kv *kv, enum setting_kind kind, vo
 
 /* What the value of a key would make of the defaults, if that can be. */
 static void take_setting(
-    struct lutra_model *m, const struct weights_kv *kv, const struct lutra_sampling *with, bool readable)
+    struct lutra_model *m, const struct gguf_kv *kv, const struct lutra_sampling *with, bool readable)
 {
     struct sample_settings set;
     struct lutra_error why = {0};
@@ -116,14 +116,14 @@ int model_read_sampling(struct lutra_model *m, struct lutra_error *err)
 {
     lutra_sampling_init(&m->sampling, sizeof m->sampling);
     for (size_t i = 0; i < sizeof file_setting / sizeof *file_setting; i++) {
-        const struct weights_kv *kv = weights_kv_find(m->weights, file_setting[i].key);
+        const struct gguf_kv *kv = weights_kv_find(m->weights, file_setting[i].key);
         struct lutra_sampling with = m->sampling;
         if (kv) take_setting(m, kv, &with, read_setting(kv, file_setting[i].kind, (char *)&with + file_setting[i].at));
     }
-    const struct weights_kv *kv = weights_kv_find(m->weights, "general.sampling.sequence");
+    const struct gguf_kv *kv = weights_kv_find(m->weights, "general.sampling.sequence");
     if (!kv) return 0;
     struct lutra_sampling with = m->sampling;
-    struct weights_str s = kv->kind == WEIGHTS_STRING ? weights_kv_str(kv, 0) : (struct weights_str){0};
+    struct gguf_str s = kv->kind == GGUF_STRING ? gguf_kv_str(kv, 0) : (struct gguf_str){0};
     m->samplers = strndup(s.s ? s.s : "", s.n);
     if (!m->samplers) return lutra_fail(err, LUTRA_E_NO_MEMORY, "%s: out of memory", weights_path(m->weights));
     with.samplers = m->samplers;

@@ -4,30 +4,30 @@
  */
 #include "make/make_impl.h"
 
-#include "weights/gguf_write.h"
+#include "files/gguf_write.h"
 
 #include <stdio.h>
 #include <string.h>
 
-void make_put_u32(struct weights_writer *w, const struct weights_shape *s, const char *name, uint32_t value)
+void make_put_u32(struct gguf_writer *w, const struct weights_shape *s, const char *name, uint32_t value)
 {
     char key[96];
     snprintf(key, sizeof key, "%s.%s", s->arch, name);
-    weights_writer_put_u32(w, key, value);
+    gguf_writer_put_u32(w, key, value);
 }
 
-void make_put_f32(struct weights_writer *w, const struct weights_shape *s, const char *name, float value)
+void make_put_f32(struct gguf_writer *w, const struct weights_shape *s, const char *name, float value)
 {
     char key[96];
     snprintf(key, sizeof key, "%s.%s", s->arch, name);
-    weights_writer_put_f32(w, key, value);
+    gguf_writer_put_f32(w, key, value);
 }
 
-static void put_str(struct weights_writer *w, const struct weights_shape *s, const char *name, const char *value)
+static void put_str(struct gguf_writer *w, const struct weights_shape *s, const char *name, const char *value)
 {
     char key[96];
     snprintf(key, sizeof key, "%s.%s", s->arch, name);
-    weights_writer_put_str(w, key, value);
+    gguf_writer_put_str(w, key, value);
 }
 
 /* Windows of half a small model's context, so that tests get beyond them. */
@@ -36,14 +36,14 @@ static uint32_t window_of(const struct weights_shape *s, uint32_t real)
     return s->n_ctx <= 1024 ? s->n_ctx / 2 : real;
 }
 
-static void gemma2_keys(struct weights_writer *w, const struct weights_shape *s)
+static void gemma2_keys(struct gguf_writer *w, const struct weights_shape *s)
 {
     make_put_u32(w, s, "attention.sliding_window", window_of(s, 4096));
     make_put_f32(w, s, "attn_logit_softcapping", 50);
     make_put_f32(w, s, "final_logit_softcapping", 30);
 }
 
-static void gemma3_keys(struct weights_writer *w, const struct weights_shape *s)
+static void gemma3_keys(struct gguf_writer *w, const struct weights_shape *s)
 {
     bool small = s->n_ctx == 32768; /* 270m and 1b: not stretched */
     make_put_u32(w, s, "attention.sliding_window", window_of(s, small ? 512 : 1024));
@@ -53,8 +53,8 @@ static void gemma3_keys(struct weights_writer *w, const struct weights_shape *s)
 }
 
 /* `{arch}.name` as an array of each layer's value. */
-static void put_layers(struct weights_writer *w, const struct weights_shape *s, const char *name, uint32_t windowed,
-    uint32_t other, enum weights_kind kind)
+static void put_layers(struct gguf_writer *w, const struct weights_shape *s, const char *name, uint32_t windowed,
+    uint32_t other, enum gguf_kind kind)
 {
     const struct weights_mixed_layers *l = weights_shape_mixed(s);
     uint32_t n[MAKE_MAX_LAYER];
@@ -65,7 +65,7 @@ static void put_layers(struct weights_writer *w, const struct weights_shape *s, 
         yes[i] = n[i] != 0;
     }
     snprintf(key, sizeof key, "%s.%s", s->arch, name);
-    weights_writer_put_array(w, key, kind, kind == WEIGHTS_BOOL ? (const void *)yes : n, s->n_layer);
+    gguf_writer_put_array(w, key, kind, kind == GGUF_BOOL ? (const void *)yes : n, s->n_layer);
 }
 
 /* The last layers that share: others of both kinds come before them, however few layers there are. */
@@ -76,17 +76,17 @@ uint32_t make_shared_layers(const struct weights_shape *s)
     return l->n_shared < most ? l->n_shared : most;
 }
 
-static void experts_keys(struct weights_writer *w, const struct weights_shape *s);
+static void experts_keys(struct gguf_writer *w, const struct weights_shape *s);
 
-static void gemma4_keys(struct weights_writer *w, const struct weights_shape *s)
+static void gemma4_keys(struct gguf_writer *w, const struct weights_shape *s)
 {
     const struct weights_mixed_layers *l = weights_shape_mixed(s);
     uint32_t ff[MAKE_MAX_LAYER];
     char key[96];
     if (weights_shape_experts(s)) experts_keys(w, s);
     make_put_u32(w, s, "attention.sliding_window", window_of(s, l->n_shared ? 512 : 1024));
-    put_layers(w, s, "attention.sliding_window_pattern", 1, 0, WEIGHTS_BOOL);
-    put_layers(w, s, "attention.head_count_kv", s->n_kv_head, l->n_kv_head, WEIGHTS_U32);
+    put_layers(w, s, "attention.sliding_window_pattern", 1, 0, GGUF_BOOL);
+    put_layers(w, s, "attention.head_count_kv", s->n_kv_head, l->n_kv_head, GGUF_U32);
     make_put_u32(w, s, "attention.key_length", l->d_head);
     make_put_u32(w, s, "attention.value_length", l->d_head);
     make_put_u32(w, s, "attention.key_length_swa", s->d_head);
@@ -99,10 +99,10 @@ static void gemma4_keys(struct weights_writer *w, const struct weights_shape *s)
     make_put_u32(w, s, "embedding_length_per_layer_input", l->d_per_layer);
     for (uint32_t i = 0; i < s->n_layer; i++) ff[i] = i >= s->n_layer - make_shared_layers(s) ? 2 * s->d_ff : s->d_ff;
     snprintf(key, sizeof key, "%s.feed_forward_length", s->arch);
-    weights_writer_put_array(w, key, WEIGHTS_U32, ff, s->n_layer);
+    gguf_writer_put_array(w, key, GGUF_U32, ff, s->n_layer);
 }
 
-static void mistral3_keys(struct weights_writer *w, const struct weights_shape *s)
+static void mistral3_keys(struct gguf_writer *w, const struct weights_shape *s)
 {
     put_str(w, s, "rope.scaling.type", "yarn");
     make_put_f32(w, s, "rope.scaling.factor", 16);
@@ -114,7 +114,7 @@ static void mistral3_keys(struct weights_writer *w, const struct weights_shape *
 }
 
 /* OLMo 3's windows and scaling; OLMo 2 has none. */
-static void olmo2_keys(struct weights_writer *w, const struct weights_shape *s)
+static void olmo2_keys(struct gguf_writer *w, const struct weights_shape *s)
 {
     if (s->n_ctx == 4096) return;
     make_put_u32(w, s, "attention.sliding_window", window_of(s, 4096));
@@ -125,22 +125,22 @@ static void olmo2_keys(struct weights_writer *w, const struct weights_shape *s)
 }
 
 /* Pairs that turn by time, height and width. */
-static void put_sections(struct weights_writer *w, const struct weights_shape *s)
+static void put_sections(struct gguf_writer *w, const struct weights_shape *s)
 {
     int32_t pairs = (int32_t)s->d_head / 2, section[4] = {(pairs + 2) / 3, (pairs + 1) / 3, pairs / 3, 0};
     char key[96];
     snprintf(key, sizeof key, "%s.rope.dimension_sections", s->arch);
-    weights_writer_put_array(w, key, WEIGHTS_I32, section, 4);
+    gguf_writer_put_array(w, key, GGUF_I32, section, 4);
 }
 
-static void phi3_keys(struct weights_writer *w, const struct weights_shape *s)
+static void phi3_keys(struct gguf_writer *w, const struct weights_shape *s)
 {
     uint32_t original = s->n_ctx <= 1024 ? s->n_ctx / 2 : 4096;
     make_put_u32(w, s, "rope.scaling.original_context_length", original);
     make_put_f32(w, s, "rope.scaling.attn_factor", 1.1902381f);
 }
 
-static void granite_keys(struct weights_writer *w, const struct weights_shape *s)
+static void granite_keys(struct gguf_writer *w, const struct weights_shape *s)
 {
     make_put_f32(w, s, "attention.scale", 0.015625f);
     make_put_f32(w, s, "embedding_scale", 12);
@@ -148,7 +148,7 @@ static void granite_keys(struct weights_writer *w, const struct weights_shape *s
     make_put_f32(w, s, "logit_scale", 8);
 }
 
-static void granitemoe_keys(struct weights_writer *w, const struct weights_shape *s)
+static void granitemoe_keys(struct gguf_writer *w, const struct weights_shape *s)
 {
     const struct weights_recurrent *r = weights_shape_recurrent(s);
     granite_keys(w, s);
@@ -157,15 +157,15 @@ static void granitemoe_keys(struct weights_writer *w, const struct weights_shape
     if (r) make_put_u32(w, s, "expert_shared_feed_forward_length", r->d_ff_shared);
 }
 
-static void encoder_keys(struct weights_writer *w, const struct weights_shape *s)
+static void encoder_keys(struct gguf_writer *w, const struct weights_shape *s)
 {
     char key[96];
     snprintf(key, sizeof key, "%s.attention.causal", s->arch);
-    weights_writer_put_bool(w, key, false);
-    if (strstr(s->arch, "bert")) weights_writer_put_u32(w, "tokenizer.ggml.token_type_count", 2);
+    gguf_writer_put_bool(w, key, false);
+    if (strstr(s->arch, "bert")) gguf_writer_put_u32(w, "tokenizer.ggml.token_type_count", 2);
 }
 
-static void gemma_embedding_keys(struct weights_writer *w, const struct weights_shape *s)
+static void gemma_embedding_keys(struct gguf_writer *w, const struct weights_shape *s)
 {
     encoder_keys(w, s);
     make_put_u32(w, s, "attention.sliding_window", s->n_ctx <= 1024 ? s->n_ctx / 4 : 512);
@@ -175,18 +175,18 @@ static void gemma_embedding_keys(struct weights_writer *w, const struct weights_
     make_put_u32(w, s, "dense_3_feat_out", s->d_model);
 }
 
-static void command_r_keys(struct weights_writer *w, const struct weights_shape *s)
+static void command_r_keys(struct gguf_writer *w, const struct weights_shape *s)
 {
     make_put_f32(w, s, "logit_scale", 0.0625f);
 }
 
-static void cohere2_keys(struct weights_writer *w, const struct weights_shape *s)
+static void cohere2_keys(struct gguf_writer *w, const struct weights_shape *s)
 {
     make_put_f32(w, s, "logit_scale", 0.25f);
     make_put_u32(w, s, "attention.sliding_window", window_of(s, 4096));
 }
 
-static void experts_keys(struct weights_writer *w, const struct weights_shape *s)
+static void experts_keys(struct gguf_writer *w, const struct weights_shape *s)
 {
     const struct weights_experts *e = weights_shape_experts(s);
     make_put_u32(w, s, "expert_count", e->n_expert);
@@ -194,7 +194,7 @@ static void experts_keys(struct weights_writer *w, const struct weights_shape *s
     make_put_u32(w, s, "expert_feed_forward_length", e->d_ff);
 }
 
-static void gpt_oss_keys(struct weights_writer *w, const struct weights_shape *s)
+static void gpt_oss_keys(struct gguf_writer *w, const struct weights_shape *s)
 {
     experts_keys(w, s);
     make_put_u32(w, s, "attention.sliding_window", s->n_ctx <= 1024 ? 64 : 128);
@@ -204,7 +204,7 @@ static void gpt_oss_keys(struct weights_writer *w, const struct weights_shape *s
 }
 
 /* A third of the rotated pairs for each of time, height and width. */
-static void qwen35_keys(struct weights_writer *w, const struct weights_shape *s)
+static void qwen35_keys(struct gguf_writer *w, const struct weights_shape *s)
 {
     const struct weights_recurrent *r = weights_shape_recurrent(s);
     int32_t pairs = (int32_t)make_rotated(s) / 2, section[4] = {(pairs + 2) / 3, (pairs + 1) / 3, pairs / 3, 0};
@@ -212,7 +212,7 @@ static void qwen35_keys(struct weights_writer *w, const struct weights_shape *s)
     if (weights_shape_experts(s)) experts_keys(w, s);
     if (r->d_ff_shared) make_put_u32(w, s, "expert_shared_feed_forward_length", r->d_ff_shared);
     snprintf(key, sizeof key, "%s.rope.dimension_sections", s->arch);
-    weights_writer_put_array(w, key, WEIGHTS_I32, section, 4);
+    gguf_writer_put_array(w, key, GGUF_I32, section, 4);
     make_put_u32(w, s, "full_attention_interval", r->period);
     make_put_u32(w, s, "ssm.conv_kernel", r->n_tap);
     make_put_u32(w, s, "ssm.state_size", r->d_state);
@@ -221,14 +221,14 @@ static void qwen35_keys(struct weights_writer *w, const struct weights_shape *s)
     make_put_u32(w, s, "ssm.inner_size", r->n_v_head * r->d_state);
 }
 
-static void lfm2_keys(struct weights_writer *w, const struct weights_shape *s)
+static void lfm2_keys(struct gguf_writer *w, const struct weights_shape *s)
 {
     const struct weights_recurrent *r = weights_shape_recurrent(s);
     uint32_t n[MAKE_MAX_LAYER];
     char key[96];
     for (uint32_t i = 0; i < s->n_layer; i++) n[i] = weights_shape_attends(s, i) ? s->n_kv_head : 0;
     snprintf(key, sizeof key, "%s.attention.head_count_kv", s->arch);
-    weights_writer_put_array(w, key, WEIGHTS_U32, n, s->n_layer);
+    gguf_writer_put_array(w, key, GGUF_U32, n, s->n_layer);
     make_put_u32(w, s, "shortconv.l_cache", r->n_tap);
     if (!weights_shape_experts(s)) return;
     experts_keys(w, s);
@@ -236,7 +236,7 @@ static void lfm2_keys(struct weights_writer *w, const struct weights_shape *s)
     make_put_u32(w, s, "leading_dense_block_count", r->n_dense_lead);
 }
 
-static void granitehybrid_keys(struct weights_writer *w, const struct weights_shape *s)
+static void granitehybrid_keys(struct gguf_writer *w, const struct weights_shape *s)
 {
     const struct weights_recurrent *r = weights_shape_recurrent(s);
     uint32_t n[MAKE_MAX_LAYER];
@@ -246,10 +246,10 @@ static void granitehybrid_keys(struct weights_writer *w, const struct weights_sh
     make_put_f32(w, s, "residual_scale", 0.22f);
     make_put_f32(w, s, "logit_scale", 6);
     snprintf(key, sizeof key, "%s.rope.scaling.finetuned", s->arch);
-    weights_writer_put_bool(w, key, false);
+    gguf_writer_put_bool(w, key, false);
     for (uint32_t i = 0; i < s->n_layer; i++) n[i] = weights_shape_attends(s, i) ? s->n_kv_head : 0;
     snprintf(key, sizeof key, "%s.attention.head_count_kv", s->arch);
-    weights_writer_put_array(w, key, WEIGHTS_U32, n, s->n_layer);
+    gguf_writer_put_array(w, key, GGUF_U32, n, s->n_layer);
     make_put_u32(w, s, "ssm.conv_kernel", r->n_tap);
     make_put_u32(w, s, "ssm.state_size", r->d_state);
     make_put_u32(w, s, "ssm.group_count", r->n_k_head);

@@ -44,7 +44,7 @@ struct make {
     const struct weights_make_settings *s;
     struct weights_shape shape;   /* with the overrides applied */
     const struct make_arch *arch; /* of the shape */
-    struct weights_writer *out;
+    struct gguf_writer *out;
     struct lutra_error *err;
     bool writing;       /* second walk over the list; the first declares */
     uint32_t n_tensors; /* walked so far */
@@ -84,7 +84,7 @@ static int tensor_of(
             quant_info_of(m->s->type)->name, quant_info_of(type)->name);
         m->s->log(m->s->log_user, LUTRA_LOG_WARN, line);
     }
-    return weights_writer_add_tensor(m->out, name, type, n_expert ? 3 : n_out ? 2 : 1, ne);
+    return gguf_writer_add_tensor(m->out, name, type, n_expert ? 3 : n_out ? 2 : 1, ne);
 }
 
 static int tensor(struct make *m, const char *name, enum kind kind, uint32_t n_in, uint32_t n_out)
@@ -465,7 +465,7 @@ static void write_vector(const struct make *m, uint32_t index, enum kind kind, u
 
 static int emit(struct make *m, const void *bytes, size_t n)
 {
-    TRY(weights_writer_data(m->out, bytes, n));
+    TRY(gguf_writer_data(m->out, bytes, n));
     m->done_bytes += n;
     if (m->s->progress && m->s->progress(m->s->progress_user, m->done_bytes, m->total_bytes))
         return lutra_fail(m->err, LUTRA_E_CANCELLED, "make-model: cancelled");
@@ -513,11 +513,11 @@ static void put_hyperparameters(struct make *m)
     char name[96];
     snprintf(name, sizeof name, "%s random, seed %llu%s", s->name, (unsigned long long)m->s->seed,
         m->s->outliers ? ", outliers" : "");
-    weights_writer_put_str(m->out, "general.architecture", s->arch);
-    weights_writer_put_str(m->out, "general.type", "model");
-    weights_writer_put_str(m->out, "general.name", name);
-    weights_writer_put_u32(m->out, "general.quantization_version", QUANTIZATION_VERSION);
-    weights_writer_put_u32(m->out, "general.file_type", quant_info_of(m->s->type)->file_type);
+    gguf_writer_put_str(m->out, "general.architecture", s->arch);
+    gguf_writer_put_str(m->out, "general.type", "model");
+    gguf_writer_put_str(m->out, "general.name", name);
+    gguf_writer_put_u32(m->out, "general.quantization_version", QUANTIZATION_VERSION);
+    gguf_writer_put_u32(m->out, "general.file_type", quant_info_of(m->s->type)->file_type);
     put_arch_u32(m, "context_length", s->n_ctx);
     put_arch_u32(m, "embedding_length", s->d_model);
     put_arch_u32(m, "block_count", s->n_layer);
@@ -537,10 +537,10 @@ static void put_hyperparameters(struct make *m)
     const struct weights_pooling *p = weights_shape_pooling(s);
     if (p) put_arch_u32(m, "pooling_type", p->pooling);
     if (p && p->n_class == 2) {
-        static const struct weights_str labels[] = {{"yes", 3}, {"no", 2}};
+        static const struct gguf_str labels[] = {{"yes", 3}, {"no", 2}};
         char key[96];
         snprintf(key, sizeof key, "%s.classifier.output_labels", s->arch);
-        weights_writer_put_strs(m->out, key, labels, 2);
+        gguf_writer_put_strs(m->out, key, labels, 2);
     }
     if (m->arch->put_keys) m->arch->put_keys(m->out, s);
 }
@@ -563,9 +563,9 @@ static int settle(struct make *m, struct weights **tokenizer)
             m->err, LUTRA_E_ARGUMENT, "make-model: %u layers, at most %d", (unsigned)m->shape.n_layer, MAKE_MAX_LAYER);
     if (s->n_vocab) m->shape.n_vocab = s->n_vocab;
     if (s->tokenizer) {
-        const struct weights_kv *tokens;
+        const struct gguf_kv *tokens;
         TRY(weights_open(tokenizer, s->tokenizer, m->err));
-        TRY(weights_get_array(*tokenizer, "tokenizer.ggml.tokens", WEIGHTS_STRING, &tokens, m->err));
+        TRY(weights_get_array(*tokenizer, "tokenizer.ggml.tokens", GGUF_STRING, &tokens, m->err));
         if (!s->n_vocab && tokens->n <= UINT32_MAX) m->shape.n_vocab = (uint32_t)tokens->n;
         if (tokens->n > m->shape.n_vocab)
             return lutra_fail(m->err, LUTRA_E_ARGUMENT, "make-model: n_vocab %u is less than the tokenizer's %llu",
@@ -619,13 +619,13 @@ int weights_make_model(const char *path, const struct weights_make_settings *set
     if (rc == 0 && settings->group)
         rc = make_folder(path, settings, &m.shape, err);
     else if (rc == 0)
-        rc = weights_writer_open(&m.out, path, err);
+        rc = gguf_writer_open(&m.out, path, err);
     if (rc == 0 && m.out) {
         rc = make_file(&m, tokenizer);
         /* A writer's failure is described by commit; any other is in *err already. */
-        if (rc == 0 || weights_writer_status(m.out) < 0) rc = weights_writer_commit(&m.out, err);
+        if (rc == 0 || gguf_writer_status(m.out) < 0) rc = gguf_writer_commit(&m.out, err);
     }
-    weights_writer_abort(&m.out);
+    gguf_writer_abort(&m.out);
     weights_close(&tokenizer);
     for (int i = 0; i < N_POOLS; i++) make_pool_close(&m.pool[i]);
     free(m.row);

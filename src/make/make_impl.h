@@ -5,7 +5,7 @@
 #ifndef LUTRA_MAKE_MAKE_IMPL_H
 #define LUTRA_MAKE_MAKE_IMPL_H
 
-#include "weights/gguf_write.h"
+#include "files/gguf_write.h"
 #include "make/make.h"
 
 #include <jansson.h>
@@ -13,11 +13,11 @@
 enum { MAKE_MIN_VOCAB = 512, MAKE_MAX_LAYER = 1024 };
 
 /* Puts the tokenizer.* keys of a made vocabulary; n_vocab >= MAKE_MIN_VOCAB.  The writer's own failures stick. */
-int make_vocab(struct weights_writer *w, const struct weights_shape *shape, struct lutra_error *err);
+int make_vocab(struct gguf_writer *w, const struct weights_shape *shape, struct lutra_error *err);
 /* The same as a folder has it: tokenizer.json and tokenizer_config.json, to be released. */
 int make_vocab_json(const char *arch, uint32_t n_vocab, json_t **tokenizer, json_t **config, struct lutra_error *err);
 /* Puts those of another file. */
-int make_vocab_copy(struct weights_writer *w, const struct weights *from);
+int make_vocab_copy(struct gguf_writer *w, const struct weights *from);
 
 /* What weights_make_model does where there are groups; `shape` with the overrides applied. */
 int make_folder(const char *path, const struct weights_make_settings *s, const struct weights_shape *shape,
@@ -55,8 +55,8 @@ enum {
 };
 struct make_arch {
     const char *name;
-    uint32_t has;                                                              /* set of MAKE_* */
-    void (*put_keys)(struct weights_writer *w, const struct weights_shape *s); /* NULL: none */
+    uint32_t has;                                                           /* set of MAKE_* */
+    void (*put_keys)(struct gguf_writer *w, const struct weights_shape *s); /* NULL: none */
 };
 const struct make_arch *make_arch_find(const char *name);
 
@@ -67,8 +67,8 @@ uint32_t make_rotated(const struct weights_shape *s);
 uint32_t make_shared_layers(const struct weights_shape *s);
 
 /* `{arch}.name` */
-void make_put_u32(struct weights_writer *w, const struct weights_shape *s, const char *name, uint32_t value);
-void make_put_f32(struct weights_writer *w, const struct weights_shape *s, const char *name, float value);
+void make_put_u32(struct gguf_writer *w, const struct weights_shape *s, const char *name, uint32_t value);
+void make_put_f32(struct gguf_writer *w, const struct weights_shape *s, const char *name, float value);
 
 /* 2^20 normal numbers of one deviation, in f32 and in the file's type, drawn from in runs of 256. */
 enum { POOL_ELEMS = 1 << 20, POOL_RUN = 256, POOL_RUNS = POOL_ELEMS / POOL_RUN };

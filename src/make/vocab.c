@@ -52,9 +52,9 @@ static size_t put_rune(char *s, unsigned rune)
 }
 
 struct vocab {
-    struct weights_str *token; /* [n] */
-    int32_t *type;             /* [n] */
-    char *text;                /* of all tokens but the specials; TEXT_BYTES each */
+    struct gguf_str *token; /* [n] */
+    int32_t *type;          /* [n] */
+    char *text;             /* of all tokens but the specials; TEXT_BYTES each */
     uint32_t n;
 };
 enum { TEXT_BYTES = 24 };
@@ -63,7 +63,7 @@ static void set(struct vocab *v, uint32_t i, const char *s, size_t n, int32_t ty
 {
     char *text = v->text + (size_t)i * TEXT_BYTES;
     memcpy(text, s, n);
-    v->token[i] = (struct weights_str){text, n};
+    v->token[i] = (struct gguf_str){text, n};
     v->type[i] = type;
 }
 
@@ -81,21 +81,21 @@ static void fill(struct vocab *v, const char *const *special, uint32_t n_special
     for (uint32_t i = 0; i < n_special; i++) set(v, v->n - 1 - i, special[i], strlen(special[i]), CONTROL);
 }
 
-static void write_vocab(struct weights_writer *w, const struct vocab *v, bool llama)
+static void write_vocab(struct gguf_writer *w, const struct vocab *v, bool llama)
 {
-    struct weights_str merge[N_MERGES];
-    for (int i = 0; i < N_MERGES; i++) merge[i] = (struct weights_str){merges[i], strlen(merges[i])};
-    weights_writer_put_str(w, "tokenizer.ggml.model", "gpt2");
-    weights_writer_put_str(w, "tokenizer.ggml.pre", llama ? "llama-bpe" : "qwen2");
-    weights_writer_put_strs(w, "tokenizer.ggml.tokens", v->token, v->n);
-    weights_writer_put_array(w, "tokenizer.ggml.token_type", WEIGHTS_I32, v->type, v->n);
-    weights_writer_put_strs(w, "tokenizer.ggml.merges", merge, N_MERGES);
-    weights_writer_put_u32(w, "tokenizer.ggml.bos_token_id", v->n - 1);
-    weights_writer_put_u32(w, "tokenizer.ggml.eos_token_id", v->n - 2);
-    if (llama) weights_writer_put_u32(w, "tokenizer.ggml.eot_token_id", v->n - 3);
-    weights_writer_put_u32(w, "tokenizer.ggml.padding_token_id", v->n - 1);
-    weights_writer_put_bool(w, "tokenizer.ggml.add_bos_token", llama);
-    weights_writer_put_str(w, "tokenizer.chat_template", chat_template);
+    struct gguf_str merge[N_MERGES];
+    for (int i = 0; i < N_MERGES; i++) merge[i] = (struct gguf_str){merges[i], strlen(merges[i])};
+    gguf_writer_put_str(w, "tokenizer.ggml.model", "gpt2");
+    gguf_writer_put_str(w, "tokenizer.ggml.pre", llama ? "llama-bpe" : "qwen2");
+    gguf_writer_put_strs(w, "tokenizer.ggml.tokens", v->token, v->n);
+    gguf_writer_put_array(w, "tokenizer.ggml.token_type", GGUF_I32, v->type, v->n);
+    gguf_writer_put_strs(w, "tokenizer.ggml.merges", merge, N_MERGES);
+    gguf_writer_put_u32(w, "tokenizer.ggml.bos_token_id", v->n - 1);
+    gguf_writer_put_u32(w, "tokenizer.ggml.eos_token_id", v->n - 2);
+    if (llama) gguf_writer_put_u32(w, "tokenizer.ggml.eot_token_id", v->n - 3);
+    gguf_writer_put_u32(w, "tokenizer.ggml.padding_token_id", v->n - 1);
+    gguf_writer_put_bool(w, "tokenizer.ggml.add_bos_token", llama);
+    gguf_writer_put_str(w, "tokenizer.chat_template", chat_template);
 }
 
 static void vocab_close(struct vocab *v)
@@ -144,18 +144,18 @@ static void fill_wordpiece(struct vocab *v)
         set(v, n, s, (size_t)snprintf(s, sizeof s, "\u2581[unused%u]", (unsigned)(n - first)), NORMAL);
 }
 
-static void write_wordpiece(struct weights_writer *w, const struct vocab *v)
+static void write_wordpiece(struct gguf_writer *w, const struct vocab *v)
 {
     static const char *const keys[N_BERT] = {"padding", "unknown", "cls", "seperator", "mask"};
     char key[64];
-    weights_writer_put_str(w, "tokenizer.ggml.model", "bert");
-    weights_writer_put_strs(w, "tokenizer.ggml.tokens", v->token, v->n);
-    weights_writer_put_array(w, "tokenizer.ggml.token_type", WEIGHTS_I32, v->type, v->n);
+    gguf_writer_put_str(w, "tokenizer.ggml.model", "bert");
+    gguf_writer_put_strs(w, "tokenizer.ggml.tokens", v->token, v->n);
+    gguf_writer_put_array(w, "tokenizer.ggml.token_type", GGUF_I32, v->type, v->n);
     for (uint32_t i = 0; i < N_BERT; i++) {
         snprintf(key, sizeof key, "tokenizer.ggml.%s_token_id", keys[i]);
-        weights_writer_put_u32(w, key, i);
+        gguf_writer_put_u32(w, key, i);
     }
-    weights_writer_put_u32(w, "tokenizer.ggml.bos_token_id", 2);
+    gguf_writer_put_u32(w, "tokenizer.ggml.bos_token_id", 2);
 }
 
 /* As Qwen3-Reranker's. */
@@ -163,7 +163,7 @@ static const char rerank_template[] =
     "<|im_start|>system\nIs the document an answer? yes or no<|im_end|>\n<|im_start|>user\n<Query>: {query}\n"
     "<Document>: {document}<|im_end|>\n<|im_start|>assistant\n";
 
-int make_vocab(struct weights_writer *w, const struct weights_shape *shape, struct lutra_error *err)
+int make_vocab(struct gguf_writer *w, const struct weights_shape *shape, struct lutra_error *err)
 {
     const struct weights_pooling *p = weights_shape_pooling(shape);
     bool llama = strcmp(shape->arch, "llama") == 0, wordpiece = strstr(shape->arch, "bert") != NULL;
@@ -175,7 +175,7 @@ int make_vocab(struct weights_writer *w, const struct weights_shape *shape, stru
     } else {
         write_vocab(w, &v, llama);
     }
-    if (p && p->n_class == 2) weights_writer_put_str(w, "tokenizer.chat_template.rerank", rerank_template);
+    if (p && p->n_class == 2) gguf_writer_put_str(w, "tokenizer.chat_template.rerank", rerank_template);
     vocab_close(&v);
     return 0;
 }
@@ -206,11 +206,11 @@ int make_vocab_json(const char *arch, uint32_t n_vocab, json_t **tokenizer, json
     return rc;
 }
 
-int make_vocab_copy(struct weights_writer *w, const struct weights *from)
+int make_vocab_copy(struct gguf_writer *w, const struct weights *from)
 {
     for (size_t i = 0; i < weights_kv_count(from); i++) {
-        const struct weights_kv *kv = weights_kv_at(from, i);
-        if (strncmp(kv->key, "tokenizer.", 10) == 0) weights_writer_copy(w, kv);
+        const struct gguf_kv *kv = weights_kv_at(from, i);
+        if (strncmp(kv->key, "tokenizer.", 10) == 0) gguf_writer_copy(w, kv);
     }
-    return weights_writer_status(w);
+    return gguf_writer_status(w);
 }

@@ -49,7 +49,7 @@ void adapter_room(const struct model *m, int *n_op, int *n_weight, size_t *bytes
 
 static int check_text(const struct weights *w, const char *key, const char *want, struct lutra_error *err)
 {
-    struct weights_str s = {"", 0};
+    struct gguf_str s = {"", 0};
     TRY(weights_opt_str(w, key, &s, err));
     if (s.n == strlen(want) && memcmp(s.s, want, s.n) == 0) return 0;
     return lutra_fail(err, LUTRA_E_UNSUPPORTED, "%s: key '%s' is '%.*s', not '%s'", weights_path(w), key,

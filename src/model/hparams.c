@@ -110,8 +110,8 @@ bool model_key_is_off(const struct reader *r, const char *suffix)
     char name[96];
     double f = 0;
     int64_t n = 0;
-    const struct weights_kv *kv = weights_kv_find(r->w, model_key(name, r, suffix));
-    return !kv || (kv->n == 1 && ((weights_kv_i64(kv, 0, &n) && n == 0) || (weights_kv_f64(kv, 0, &f) && f == 0)));
+    const struct gguf_kv *kv = weights_kv_find(r->w, model_key(name, r, suffix));
+    return !kv || (kv->n == 1 && ((gguf_kv_i64(kv, 0, &n) && n == 0) || (gguf_kv_f64(kv, 0, &f) && f == 0)));
 }
 
 static bool reads_key(const struct arch *arch, const char *key)
@@ -153,8 +153,8 @@ static int read_window(const struct reader *r, struct lutra_error *err)
     char name[96];
     int64_t window = 0;
     if (reads_key(r->arch, WINDOW_KEY) || model_key_is_off(r, WINDOW_KEY)) return 0;
-    const struct weights_kv *kv = weights_kv_find(r->w, model_key(name, r, WINDOW_KEY));
-    if (kv->n == 1 && weights_kv_i64(kv, 0, &window) && window >= r->hp->n_ctx_train) {
+    const struct gguf_kv *kv = weights_kv_find(r->w, model_key(name, r, WINDOW_KEY));
+    if (kv->n == 1 && gguf_kv_i64(kv, 0, &window) && window >= r->hp->n_ctx_train) {
         r->hp->window = window < MODEL_MAX_CTX ? (int)window : MODEL_MAX_CTX;
         return 0;
     }
@@ -203,7 +203,7 @@ static void set_windows(struct hparams *hp)
 
 static int read_arch(struct reader *r, struct lutra_error *err)
 {
-    struct weights_str s;
+    struct gguf_str s;
     char known[512];
     size_t n = 0;
     TRY(weights_get_str(r->w, "general.architecture", &s, err));

@@ -11,7 +11,7 @@
 #include <math.h>
 #include <string.h>
 
-static bool is_word(struct weights_str s, const char *word)
+static bool is_word(struct gguf_str s, const char *word)
 {
     return s.n == strlen(word) && memcmp(s.s, word, s.n) == 0;
 }
@@ -36,7 +36,7 @@ static int read_yarn(const struct reader *r, float factor, struct lutra_error *e
 int model_read_scaling(const struct reader *r, struct lutra_error *err)
 {
     char name[96];
-    struct weights_str type = {"linear", 6};
+    struct gguf_str type = {"linear", 6};
     struct op_rope *rope = &r->hp->rope;
     float factor = 0;
     rope->freq_scale = rope->magnitude = 1;

@@ -12,7 +12,7 @@
 static int short_string(
     const struct weights *w, const char *key, const char *fallback, char *buf, size_t n_buf, struct lutra_error *err)
 {
-    struct weights_str s = {fallback, strlen(fallback)};
+    struct gguf_str s = {fallback, strlen(fallback)};
     TRY(weights_opt_str(w, key, &s, err));
     if (s.n >= n_buf || memchr(s.s, 0, s.n))
         return lutra_fail(err, LUTRA_E_FORMAT, "%s: key '%s' is not a name", weights_path(w), key);
@@ -44,12 +44,12 @@ static int string_array(const struct weights *w, const char *key, bool optional,
     *out = NULL;
     *n = 0;
     if (optional && !weights_kv_find(w, key)) return 0;
-    const struct weights_kv *kv;
-    TRY(weights_get_array(w, key, WEIGHTS_STRING, &kv, err));
+    const struct gguf_kv *kv;
+    TRY(weights_get_array(w, key, GGUF_STRING, &kv, err));
     struct text_bytes *list = malloc((kv->n ? kv->n : 1) * sizeof *list);
     if (!list) return lutra_fail(err, LUTRA_E_NO_MEMORY, "%s: out of memory for '%s'", weights_path(w), key);
     for (uint64_t i = 0; i < kv->n; i++) {
-        struct weights_str s = weights_kv_str(kv, i);
+        struct gguf_str s = gguf_kv_str(kv, i);
         list[i] = (struct text_bytes){s.s, s.n};
     }
     *out = list;
@@ -118,7 +118,7 @@ static int read_exact(
     const struct weights *w, struct text_vocab_source *src, struct vocab_arrays *a, struct lutra_error *err)
 {
     static const char key[] = "tokenizer.lutra.added";
-    const struct weights_kv *kv = weights_kv_find(w, key);
+    const struct gguf_kv *kv = weights_kv_find(w, key);
     uint64_t n = 0;
     bool bytes = true;
     TRY(read_spaces(w, src, err));
@@ -128,7 +128,7 @@ static int read_exact(
     TRY(weights_opt_bool(w, "tokenizer.lutra.byte_fallback", &bytes, err));
     src->no_bytes = !bytes;
     if (!kv) return 0;
-    TRY(weights_get_array(w, key, WEIGHTS_I32, &kv, err));
+    TRY(weights_get_array(w, key, GGUF_I32, &kv, err));
     a->added = malloc((kv->n + 1) * sizeof *a->added);
     if (!a->added) return lutra_fail(err, LUTRA_E_NO_MEMORY, "%s: out of memory for '%s'", weights_path(w), key);
     TRY(weights_copy_i32(w, key, a->added, kv->n, &n, err));
@@ -157,7 +157,7 @@ static int read_vocab(
 {
     struct text_vocab_source src = text_vocab_source_default();
     char name[64], pre[64], model[128];
-    struct weights_str called = {"", 0};
+    struct gguf_str called = {"", 0};
     TRY(short_string(w, "tokenizer.ggml.model", "", name, sizeof name, err));
     TRY(read_split(w, pre, sizeof pre, err));
     TRY(weights_opt_str(w, "general.name", &called, err));

@@ -3,11 +3,11 @@
 
 #include "quantize/weighted.h"
 #include "quant/zero_point.h"
-#include "weights/gguf_write.h"
+#include "files/gguf_write.h"
 #include "quantize/groups.h"
 #include "quantize/imatrix.h"
 #include "quantize/mix.h"
-#include "weights/names.h"
+#include "files/names.h"
 #include "weights/weights.h"
 #include "base/status.h"
 
@@ -33,7 +33,7 @@ struct weights_quantize_settings weights_quantize_default(void)
 struct run {
     const struct weights_quantize_settings *s;
     const struct weights *in;
-    struct weights_writer *out;
+    struct gguf_writer *out;
     struct weights_choice *choice; /* [n_tensor] */
     uint64_t done_bytes;
     float *f32;   /* [SLAB][CHUNK] */
@@ -95,10 +95,10 @@ static bool is_rewritten(const struct run *run, const char *key)
 static void declare_imatrix(struct run *run)
 {
     const struct imatrix *m = run->s->imatrix;
-    weights_writer_put_str(run->out, "quantize.imatrix.file", run->s->imatrix_path ? run->s->imatrix_path : "");
-    if (m->dataset) weights_writer_put_str(run->out, "quantize.imatrix.dataset", m->dataset);
-    weights_writer_put_u32(run->out, "quantize.imatrix.entries_count", (uint32_t)m->n_entry);
-    weights_writer_put_u32(run->out, "quantize.imatrix.chunks_count", m->n_chunk);
+    gguf_writer_put_str(run->out, "quantize.imatrix.file", run->s->imatrix_path ? run->s->imatrix_path : "");
+    if (m->dataset) gguf_writer_put_str(run->out, "quantize.imatrix.dataset", m->dataset);
+    gguf_writer_put_u32(run->out, "quantize.imatrix.entries_count", (uint32_t)m->n_entry);
+    gguf_writer_put_u32(run->out, "quantize.imatrix.chunks_count", m->n_chunk);
 }
 
 /* A matrix that an importance file of its model has an entry for: one of a layer, not the embeddings nor the output. */
@@ -156,17 +156,17 @@ static int check_imatrix(struct run *run, struct lutra_error *err)
 static void declare(struct run *run)
 {
     for (size_t i = 0; i < weights_kv_count(run->in); i++) {
-        const struct weights_kv *kv = weights_kv_at(run->in, i);
-        if (!is_rewritten(run, kv->key)) weights_writer_copy(run->out, kv);
+        const struct gguf_kv *kv = weights_kv_at(run->in, i);
+        if (!is_rewritten(run, kv->key)) gguf_writer_copy(run->out, kv);
     }
     if (!run->s->copy) {
-        weights_writer_put_u32(run->out, "general.quantization_version", QUANTIZATION_VERSION);
-        weights_writer_put_u32(run->out, "general.file_type", run->s->mix->file_type);
+        gguf_writer_put_u32(run->out, "general.quantization_version", QUANTIZATION_VERSION);
+        gguf_writer_put_u32(run->out, "general.file_type", run->s->mix->file_type);
     }
     if (run->s->imatrix && !run->s->copy) declare_imatrix(run);
     for (size_t i = 0; i < weights_tensor_count(run->in); i++) {
         const struct tensor *t = weights_tensor_at(run->in, i);
-        weights_writer_add_tensor(run->out, t->name, run->choice[i].type, t->n_dim, t->ne);
+        gguf_writer_add_tensor(run->out, t->name, run->choice[i].type, t->n_dim, t->ne);
     }
 }
 
@@ -189,7 +189,7 @@ static int copy_tensor(struct run *run, const struct tensor *t, struct lutra_err
     const uint8_t *at = t->data;
     for (size_t done = 0, part; done < t->bytes; done += part) {
         part = t->bytes - done < 4u << 20 ? t->bytes - done : 4u << 20;
-        TRY(weights_writer_data(run->out, at + done, part));
+        TRY(gguf_writer_data(run->out, at + done, part));
         drop(run, at + done, part);
         TRY(report(run, part, err));
     }
@@ -285,7 +285,7 @@ static int convert_slabs(
         if (slab.not_finite)
             return lutra_fail(err, LUTRA_E_FORMAT, "%s: tensor '%s' holds a value that is NaN or infinite",
                 weights_path(run->in), show_name(t->name).s);
-        TRY(weights_writer_data(run->out, run->raw, bytes_of(slab.to, slab.n)));
+        TRY(gguf_writer_data(run->out, run->raw, bytes_of(slab.to, slab.n)));
         drop(run, slab.src, bytes_of(slab.from, slab.n));
         TRY(report(run, bytes_of(slab.from, slab.n), err));
     }
@@ -299,7 +299,7 @@ static int convert_tensor(struct run *run, const struct tensor *t, enum quant_ty
     if (run->s->ready) TRY(run->s->ready(run->s->ready_user, t, type, &ready, err));
     if (ready) {
         size_t n = (size_t)(t->ne[0] * t->ne[1] * t->ne[2] * t->ne[3]);
-        TRY(weights_writer_data(run->out, ready, bytes_of(quant_info_of(type), n)));
+        TRY(gguf_writer_data(run->out, ready, bytes_of(quant_info_of(type), n)));
         return report(run, t->bytes, err);
     }
     TRY(find_weight(run, t, type, &weight, err));
@@ -343,14 +343,14 @@ int weights_quantize_file(
     int rc = choose_types(&run, err);
     if (rc == 0 && settings->imatrix && !settings->copy) rc = check_imatrix(&run, err);
     if (rc < 0 || settings->dry_run) goto done;
-    rc = weights_writer_open(&run.out, out, err);
+    rc = gguf_writer_open(&run.out, out, err);
     if (rc < 0) goto done;
     declare(&run);
     rc = convert_all(&run, err);
     /* A writer's failure is described by commit; any other is in *err already. */
-    if (rc == 0 || weights_writer_status(run.out) < 0) rc = weights_writer_commit(&run.out, err);
+    if (rc == 0 || gguf_writer_status(run.out) < 0) rc = gguf_writer_commit(&run.out, err);
 done:
-    weights_writer_abort(&run.out);
+    gguf_writer_abort(&run.out);
     free(run.choice);
     free(run.f32);
     free(run.raw);

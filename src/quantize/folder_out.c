@@ -2,7 +2,7 @@
 #include "quantize/folder_out.h"
 
 #include "base/temporary.h"
-#include "weights/names.h"
+#include "files/names.h"
 
 #include <errno.h>
 #include <stdlib.h>

@@ -11,7 +11,7 @@
 #include "quant/quant.h"
 #include "quantize/folder_out.h"
 #include "weights/folder/folder.h"
-#include "weights/names.h"
+#include "files/names.h"
 
 enum { BLOCK = QUANT_BLOCK };
 

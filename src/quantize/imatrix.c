@@ -9,9 +9,9 @@
 #include <unistd.h>
 
 #include "base/status.h"
-#include "weights/gguf_write.h"
+#include "files/gguf_write.h"
 #include "base/temporary.h"
-#include "weights/names.h"
+#include "files/names.h"
 #include "weights/weights.h"
 
 enum { MAX_ENTRIES = 1 << 20, MAX_COLUMNS = 1 << 24 };
@@ -168,9 +168,9 @@ static int read_gguf(struct imatrix *m, const char *path, struct lutra_error *er
     int rc = 0;
     weights_opt_u32(w, "imatrix.chunk_count", &m->n_chunk, NULL);
     weights_opt_u32(w, "imatrix.chunk_size", &m->chunk_tokens, NULL);
-    const struct weights_kv *texts = weights_kv_find(w, "imatrix.datasets");
-    if (texts && texts->elem == WEIGHTS_STRING && texts->n) {
-        struct weights_str s = weights_kv_str(texts, 0);
+    const struct gguf_kv *texts = weights_kv_find(w, "imatrix.datasets");
+    if (texts && texts->elem == GGUF_STRING && texts->n) {
+        struct gguf_str s = gguf_kv_str(texts, 0);
         m->dataset = strndup(s.s, s.n);
     }
     for (size_t i = 0; i < weights_tensor_count(w) && rc == 0; i++) {
@@ -183,30 +183,30 @@ static int read_gguf(struct imatrix *m, const char *path, struct lutra_error *er
 }
 
 /* n_row: experts. */
-static int add_row(struct weights_writer *w, const char *name, const char *end, size_t n, size_t n_row)
+static int add_row(struct gguf_writer *w, const char *name, const char *end, size_t n, size_t n_row)
 {
     char full[GGUF_MAX_NAME + 16];
     snprintf(full, sizeof full, "%s%s", name, end);
-    return weights_writer_add_tensor(w, full, QUANT_F32, 2, (const int64_t[]){(int64_t)n, (int64_t)n_row});
+    return gguf_writer_add_tensor(w, full, QUANT_F32, 2, (const int64_t[]){(int64_t)n, (int64_t)n_row});
 }
 
-static void put_row(struct weights_writer *w, const double *x, size_t n)
+static void put_row(struct gguf_writer *w, const double *x, size_t n)
 {
     for (size_t i = 0; i < n; i++) {
         float f = (float)x[i];
-        weights_writer_data(w, &f, sizeof f);
+        gguf_writer_data(w, &f, sizeof f);
     }
 }
 
 static int write_gguf(const struct imatrix *m, const char *path, struct lutra_error *err)
 {
-    struct weights_writer *w;
-    struct weights_str text = {m->dataset ? m->dataset : "", m->dataset ? strlen(m->dataset) : 0};
-    TRY(weights_writer_open(&w, path, err));
-    weights_writer_put_str(w, "general.type", "imatrix");
-    weights_writer_put_strs(w, "imatrix.datasets", &text, m->dataset ? 1 : 0);
-    weights_writer_put_u32(w, "imatrix.chunk_count", m->n_chunk);
-    weights_writer_put_u32(w, "imatrix.chunk_size", m->chunk_tokens);
+    struct gguf_writer *w;
+    struct gguf_str text = {m->dataset ? m->dataset : "", m->dataset ? strlen(m->dataset) : 0};
+    TRY(gguf_writer_open(&w, path, err));
+    gguf_writer_put_str(w, "general.type", "imatrix");
+    gguf_writer_put_strs(w, "imatrix.datasets", &text, m->dataset ? 1 : 0);
+    gguf_writer_put_u32(w, "imatrix.chunk_count", m->n_chunk);
+    gguf_writer_put_u32(w, "imatrix.chunk_size", m->chunk_tokens);
     for (size_t i = 0; i < m->n_entry; i++) {
         const struct imatrix_entry *e = &m->entry[i];
         if (!(e->count > 0)) continue;
@@ -221,7 +221,7 @@ static int write_gguf(const struct imatrix *m, const char *path, struct lutra_er
         for (size_t x = 0; x < e->n_expert; x++) put_row(w, &e->count, 1);
         put_row(w, e->sum, e->n);
     }
-    return weights_writer_commit(&w, err);
+    return gguf_writer_commit(&w, err);
 }
 
 /* ---- .dat ---- */

@@ -10,7 +10,7 @@
 
 #include "quant/zero_point.h"
 #include "quantize/groups.h"
-#include "weights/names.h"
+#include "files/names.h"
 #include "weights/weights.h"
 #include "base/status.h"
 
@@ -355,7 +355,7 @@ static int compile_rules(struct chooser *c, struct lutra_error *err)
 }
 
 /* Metadata that a file lacks, or that makes no sense, counts as 0. */
-static uint32_t number(const struct weights *w, struct weights_str arch, const char *suffix)
+static uint32_t number(const struct weights *w, struct gguf_str arch, const char *suffix)
 {
     char key[128];
     uint32_t value = 0;
@@ -365,7 +365,7 @@ static uint32_t number(const struct weights *w, struct weights_str arch, const c
 
 static void read_model(struct chooser *c)
 {
-    struct weights_str arch = {"", 0};
+    struct gguf_str arch = {"", 0};
     weights_opt_str(c->w, "general.architecture", &arch, NULL);
     uint32_t heads = number(c->w, arch, "attention.head_count"), keys = number(c->w, arch, "attention.head_count_kv");
     c->n_layer = number(c->w, arch, "block_count") & 0xffff;

@@ -80,11 +80,11 @@ static int find_kind(
     lutra_verifier *v, const char *name, const struct lutra_verifier_settings *set, struct lutra_error *err)
 {
     const struct weights *w = v->model->weights;
-    struct weights_str in_file = {NULL, 0};
+    struct gguf_str in_file = {NULL, 0};
     TRY(weights_opt_str(w, "lutra.prm.kind", &in_file, err));
     int kind = -1, code = LUTRA_E_ARGUMENT;
     if (name) {
-        in_file = (struct weights_str){name, strlen(name)};
+        in_file = (struct gguf_str){name, strlen(name)};
         kind = kind_of(in_file.s, in_file.n);
     } else if (set->positive || set->negative) {
         kind = VERIFIER_TOKEN;

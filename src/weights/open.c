@@ -4,67 +4,13 @@
  */
 #include "weights/weights_impl.h"
 
-#include <errno.h>
-#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 #include "base/pages.h"
-
-/* ---- one file ---- */
-
-static void set_label(struct model_file *file, const char *path)
-{
-    size_t n = strlen(path), room = sizeof file->label - 4;
-    int cut = n > room;
-    snprintf(file->label, sizeof file->label, "%s%s", cut ? "..." : "", cut ? path + n - room : path);
-}
-
-int model_file_map(struct model_file *file, const char *path, struct lutra_error *err)
-{
-    struct stat st;
-    set_label(file, path);
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
-    if (fd < 0) return lutra_fail(err, LUTRA_E_IO, "%s: cannot open: %s", file->label, strerror(errno));
-    int rc = 0;
-    if (fstat(fd, &st) != 0) {
-        rc = lutra_fail(err, LUTRA_E_IO, "%s: cannot stat: %s", file->label, strerror(errno));
-    } else if (S_ISDIR(st.st_mode)) {
-        rc = lutra_fail(err, LUTRA_E_IO, "%s: a folder, not a file", file->label);
-    } else if (!S_ISREG(st.st_mode)) {
-        rc = lutra_fail(err, LUTRA_E_IO, "%s: not a regular file", file->label);
-    } else if (st.st_size == 0) {
-        rc = lutra_fail(err, LUTRA_E_FORMAT, "%s: the file is empty", file->label);
-    } else if ((uint64_t)st.st_size > SIZE_MAX / 2) {
-        rc = lutra_fail(err, LUTRA_E_IO, "%s: too large to map", file->label);
-    } else {
-        void *p = mmap(NULL, (size_t)st.st_size, PROT_READ, MAP_SHARED, fd, 0);
-        if (p == MAP_FAILED) {
-            int code = errno == ENOMEM ? LUTRA_E_NO_MEMORY : LUTRA_E_IO;
-            rc = lutra_fail(err, code, "%s: cannot map: %s", file->label, strerror(errno));
-        } else {
-            file->base = p;
-            file->bytes = (size_t)st.st_size;
-            file->modified_ns = (uint64_t)st.st_mtim.tv_sec * 1000000000u + (uint64_t)st.st_mtim.tv_nsec;
-        }
-    }
-    close(fd);
-    return rc;
-}
-
-void model_file_close(struct model_file *file)
-{
-    model_file_fini(file);
-    if (file->composed)
-        free((void *)file->base);
-    else if (file->base)
-        munmap((void *)file->base, file->bytes);
-    file->base = NULL;
-}
 
 /* ---- shards: PREFIX-00001-of-00003.gguf holds split.no = 0, split.count = 3 ---- */
 
@@ -377,7 +323,7 @@ void weights_prefetch(const struct weights *w, const struct tensor *t)
 
 void weights_tell_doubts(const struct weights *w, void (*tell)(void *user, const char *sentence), void *user)
 {
-    struct weights_str zeros = {"", 0};
+    struct gguf_str zeros = {"", 0};
     char sentence[512];
     bool wrong = false;
     size_t n_i2s = 0;

@@ -10,7 +10,7 @@
 
 #include "base/hash.h"
 #include "weights/figures.h"
-#include "weights/gguf_write.h"
+#include "files/gguf_write.h"
 #include "weights/weights_impl.h"
 
 #define KIND "lutra-packed"
@@ -56,8 +56,8 @@ static uint64_t sealed(uint64_t sum, const char *name)
 
 static int check_sums(const struct weights *packed, struct lutra_error *err)
 {
-    const struct weights_kv *kv;
-    TRY(weights_get_array(packed, KEY_SUMS, WEIGHTS_U64, &kv, err));
+    const struct gguf_kv *kv;
+    TRY(weights_get_array(packed, KEY_SUMS, GGUF_U64, &kv, err));
     if (packed->n_file == 1 && kv->n == packed->n_tensor) return 0;
     return lutra_fail(err, LUTRA_E_FORMAT, "%s: key '" KEY_SUMS "' has %llu entries for %zu tensors in %zu files",
         weights_path(packed), (unsigned long long)kv->n, packed->n_tensor, packed->n_file);
@@ -66,7 +66,7 @@ static int check_sums(const struct weights *packed, struct lutra_error *err)
 /* Of a file whose sums have been checked; t is one of its tensors. */
 static uint64_t sum_of(const struct weights *packed, const struct tensor *t)
 {
-    const struct weights_kv *kv = weights_kv_find(packed, KEY_SUMS);
+    const struct gguf_kv *kv = weights_kv_find(packed, KEY_SUMS);
     uint64_t sum;
     memcpy(&sum, (const uint8_t *)kv->data + (size_t)(t - packed->file[0].tensor) * sizeof sum, sizeof sum);
     return sealed(sum, t->name);
@@ -91,7 +91,7 @@ static int check_identity(const struct weights *packed, const struct weights *mo
 
 static int check_kind(const struct weights *packed, struct lutra_error *err)
 {
-    struct weights_str kind = {"", 0};
+    struct gguf_str kind = {"", 0};
     uint32_t version;
     TRY(weights_opt_str(packed, "general.architecture", &kind, err));
     if (kind.n != strlen(KIND) || memcmp(kind.s, KIND, kind.n) != 0)
@@ -198,31 +198,31 @@ bool packed_in_huge_pages(const struct weights *packed)
 /* ---- writing ---- */
 
 /* sum: room for n_copy. */
-static int declare(struct weights_writer *w, const struct weights *model, const char *writer,
+static int declare(struct gguf_writer *w, const struct weights *model, const char *writer,
     const struct packed_copy *copy, size_t n_copy, uint64_t *sum, struct lutra_error *err)
 {
     const struct identity id = identity_of(model);
     char name[GGUF_MAX_NAME + 1];
-    weights_writer_align(w, PACKED_ALIGN);
-    weights_writer_put_str(w, "general.architecture", KIND);
-    weights_writer_put_u32(w, "lutra.packed.version", PACKED_VERSION);
-    weights_writer_put_str(w, "lutra.packed.writer", writer);
-    weights_writer_put_scalar(w, "lutra.packed.source.bytes", WEIGHTS_U64, &id.bytes);
-    weights_writer_put_scalar(w, "lutra.packed.source.modified_ns", WEIGHTS_U64, &id.modified_ns);
-    weights_writer_put_scalar(w, "lutra.packed.source.header_hash", WEIGHTS_U64, &id.header_hash);
+    gguf_writer_align(w, PACKED_ALIGN);
+    gguf_writer_put_str(w, "general.architecture", KIND);
+    gguf_writer_put_u32(w, "lutra.packed.version", PACKED_VERSION);
+    gguf_writer_put_str(w, "lutra.packed.writer", writer);
+    gguf_writer_put_scalar(w, "lutra.packed.source.bytes", GGUF_U64, &id.bytes);
+    gguf_writer_put_scalar(w, "lutra.packed.source.modified_ns", GGUF_U64, &id.modified_ns);
+    gguf_writer_put_scalar(w, "lutra.packed.source.header_hash", GGUF_U64, &id.header_hash);
     for (size_t i = 0; i < n_copy; i++) {
         const int64_t ne[1] = {(int64_t)(copy[i].bytes / 4)}; /* bytes that are of no type: so many words */
         if (!name_copy(name, copy[i].layout, copy[i].name))
             return lutra_fail(
                 err, LUTRA_E_ARGUMENT, "the name of tensor '%s' is too long to be packed", show_name(copy[i].name).s);
-        weights_writer_add_tensor(w, name, QUANT_F32, 1, ne);
+        gguf_writer_add_tensor(w, name, QUANT_F32, 1, ne);
         sum[i] = sealed(hash_parts(copy[i].data, copy[i].bytes), name);
     }
-    weights_writer_put_array(w, KEY_SUMS, WEIGHTS_U64, sum, n_copy);
+    gguf_writer_put_array(w, KEY_SUMS, GGUF_U64, sum, n_copy);
     return 0;
 }
 
-static int write_copies(struct weights_writer *w, const struct packed_copy *copy, size_t n_copy,
+static int write_copies(struct gguf_writer *w, const struct packed_copy *copy, size_t n_copy,
     int (*progress)(void *user, uint64_t done, uint64_t total), void *user, struct lutra_error *err)
 {
     uint64_t done = 0, total = 0;
@@ -232,7 +232,7 @@ static int write_copies(struct weights_writer *w, const struct packed_copy *copy
             size_t n = copy[i].bytes - at < WRITE_BYTES ? copy[i].bytes - at : WRITE_BYTES;
             if (progress && progress(user, done, total))
                 return lutra_fail(err, LUTRA_E_CANCELLED, "packing was cancelled");
-            if (weights_writer_data(w, (const uint8_t *)copy[i].data + at, n) < 0) return 0; /* commit tells */
+            if (gguf_writer_data(w, (const uint8_t *)copy[i].data + at, n) < 0) return 0; /* commit tells */
             at += n;
             done += n;
         }
@@ -244,18 +244,18 @@ static int write_copies(struct weights_writer *w, const struct packed_copy *copy
 int packed_write(const char *path, const struct weights *model, const char *writer, const struct packed_copy *copy,
     size_t n_copy, int (*progress)(void *user, uint64_t done, uint64_t total), void *user, struct lutra_error *err)
 {
-    struct weights_writer *w;
+    struct gguf_writer *w;
     uint64_t *sum = calloc(n_copy + 1, sizeof *sum);
     if (!sum) return lutra_fail(err, LUTRA_E_NO_MEMORY, "%s: no memory for its sums", path);
-    int rc = weights_writer_open(&w, path, err);
+    int rc = gguf_writer_open(&w, path, err);
     if (rc == 0) rc = declare(w, model, writer, copy, n_copy, sum, err);
     free(sum);
     if (rc == 0) rc = write_copies(w, copy, n_copy, progress, user, err);
     if (rc < 0) {
-        weights_writer_abort(&w);
+        gguf_writer_abort(&w);
         return rc;
     }
-    return weights_writer_commit(&w, err);
+    return gguf_writer_commit(&w, err);
 }
 
 bool packed_view_of(const struct weight *w, struct packed_view *out)

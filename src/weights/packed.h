@@ -62,7 +62,7 @@ struct packed_copy {
 };
 
 /* Writes the copies of `model` to `path`, which appears whole or not at all.  writer: who packed it, for people
- * ("lutra 0.1.0, avx512").  progress may be NULL; nonzero cancels.  Errors: as weights_writer_commit,
+ * ("lutra 0.1.0, avx512").  progress may be NULL; nonzero cancels.  Errors: as gguf_writer_commit,
  * LUTRA_E_CANCELLED. */
 int packed_write(const char *path, const struct weights *model, const char *writer, const struct packed_copy *copy,
     size_t n_copy, int (*progress)(void *user, uint64_t done, uint64_t total), void *user, struct lutra_error *err);

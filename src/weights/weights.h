@@ -23,6 +23,7 @@
 #ifndef LUTRA_WEIGHTS_WEIGHTS_H
 #define LUTRA_WEIGHTS_WEIGHTS_H
 
+#include "files/gguf.h"
 #include "lutra/status.h"
 #include "ops/tensor.h"
 
@@ -101,57 +102,13 @@ void weights_prefetch(const struct weights *w, const struct tensor *t);
 /* Drops all pages of the files that were read: metadata, once it is understood.  Never fails. */
 void weights_drop_all_pages(const struct weights *w);
 
-/* ---- metadata ---- */
-
-/* GGUF's value types by their numbers. */
-enum weights_kind {
-    WEIGHTS_U8 = 0,
-    WEIGHTS_I8 = 1,
-    WEIGHTS_U16 = 2,
-    WEIGHTS_I16 = 3,
-    WEIGHTS_U32 = 4,
-    WEIGHTS_I32 = 5,
-    WEIGHTS_F32 = 6,
-    WEIGHTS_BOOL = 7,
-    WEIGHTS_STRING = 8,
-    WEIGHTS_ARRAY = 9,
-    WEIGHTS_U64 = 10,
-    WEIGHTS_I64 = 11,
-    WEIGHTS_F64 = 12
-};
-
-/* Bytes that are not NUL-terminated: they lie in the mapped file.  Any byte may occur in them. */
-struct weights_str {
-    const char *s;
-    size_t n;
-};
-
-/* One key.  A scalar is an array of one: `elem` is its type and n is 1. */
-struct weights_kv {
-    const char *key;        /* NUL-terminated, not empty */
-    enum weights_kind kind; /* WEIGHTS_ARRAY, or the scalar's type */
-    enum weights_kind elem; /* type of the elements; == kind for scalars */
-    uint64_t n;             /* elements */
-    const void *data;       /* first value in the file, any alignment; strings: see weights_kv_str */
-    const uint64_t *offset; /* string arrays: element i's length field is at data + offset[i]; else NULL */
-};
+/* ---- metadata: keys and values of files/gguf.h ---- */
 
 /* In file order; i < weights_kv_count. */
 size_t weights_kv_count(const struct weights *w);
-const struct weights_kv *weights_kv_at(const struct weights *w, size_t i);
+const struct gguf_kv *weights_kv_at(const struct weights *w, size_t i);
 /* NULL when there is none.  Binary search. */
-const struct weights_kv *weights_kv_find(const struct weights *w, const char *key);
-/* "u32", "string", ...; "?" for numbers that are no type. */
-const char *weights_kind_name(uint32_t kind);
-
-/* Element i < kv->n of any string key or array.  kv->elem must be WEIGHTS_STRING. */
-struct weights_str weights_kv_str(const struct weights_kv *kv, uint64_t i);
-/* Element i < kv->n as an integer or a float; false when the element is of another kind (or, for u64, negative).
- * Integers of every width and bool (0, 1) are integers here; f32 and f64 are floats. */
-bool weights_kv_i64(const struct weights_kv *kv, uint64_t i, int64_t *out);
-bool weights_kv_u64(const struct weights_kv *kv, uint64_t i, uint64_t *out);
-bool weights_kv_f64(const struct weights_kv *kv, uint64_t i, double *out);
-
+const struct gguf_kv *weights_kv_find(const struct weights *w, const char *key);
 /* weights_get_X: the value must be there.  LUTRA_E_NOT_FOUND: no such key.  LUTRA_E_FORMAT: it has another type, or
  * is out of range.  Both describe file and key in *err; *out is set only on success.
  * Any integer type is accepted for an integer that fits; f32 and f64 for a float; bool only for bool.
@@ -164,8 +121,8 @@ int weights_get_f32(const struct weights *w, const char *key, float *out, struct
 int weights_opt_f32(const struct weights *w, const char *key, float *out, struct lutra_error *err);
 int weights_get_bool(const struct weights *w, const char *key, bool *out, struct lutra_error *err);
 int weights_opt_bool(const struct weights *w, const char *key, bool *out, struct lutra_error *err);
-int weights_get_str(const struct weights *w, const char *key, struct weights_str *out, struct lutra_error *err);
-int weights_opt_str(const struct weights *w, const char *key, struct weights_str *out, struct lutra_error *err);
+int weights_get_str(const struct weights *w, const char *key, struct gguf_str *out, struct lutra_error *err);
+int weights_opt_str(const struct weights *w, const char *key, struct gguf_str *out, struct lutra_error *err);
 
 /* An integer that is one value for all layers or an array with one per layer (attention.head_count_kv).
  * An array shorter than `layer` + 1 is LUTRA_E_FORMAT. */
@@ -175,10 +132,10 @@ int weights_opt_layer_u32(
     const struct weights *w, const char *key, uint32_t layer, uint32_t *out, struct lutra_error *err);
 
 /* Arrays.  weights_get_array: the key as an array whose elements are `elem` exactly (walk strings with
- * weights_kv_str).  weights_copy_X: n_max values at most are converted into out[], *n gets how many the file has;
+ * gguf_kv_str).  weights_copy_X: n_max values at most are converted into out[], *n gets how many the file has;
  * more than n_max is LUTRA_E_FORMAT; pass out = NULL, n_max = UINT64_MAX to learn *n only. */
-int weights_get_array(const struct weights *w, const char *key, enum weights_kind elem, const struct weights_kv **out,
-    struct lutra_error *err);
+int weights_get_array(
+    const struct weights *w, const char *key, enum gguf_kind elem, const struct gguf_kv **out, struct lutra_error *err);
 int weights_copy_i32(
     const struct weights *w, const char *key, int32_t *out, uint64_t n_max, uint64_t *n, struct lutra_error *err);
 int weights_copy_f32(
@@ -186,8 +143,5 @@ int weights_copy_f32(
 
 /* The first tensor of the file with a value that is no number; NULL: none, or out of memory. */
 const char *weights_not_finite(const struct weights *w);
-
-/* A number of either kind, or one written as text: files have all three.  False: it is none. */
-bool weights_kv_number(const struct weights_kv *kv, double *out);
 
 #endif

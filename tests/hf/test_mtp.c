@@ -39,7 +39,7 @@ static void same_block(const char *gguf, const char *folder)
     assert_true(n >= 12);
     uint32_t blocks = 0, drafts = 0;
     char key[64];
-    struct weights_str arch;
+    struct gguf_str arch;
     OK(weights_get_str(b, "general.architecture", &arch, err));
     snprintf(key, sizeof key, "%.*s.block_count", (int)arch.n, arch.s);
     OK(weights_get_u32(b, key, &blocks, err));

@@ -21,7 +21,8 @@
 #include "quantize/groups.h"
 #include "quantize/mix.h"
 #include "make/make.h"
-#include "weights/gguf_write.h"
+#include "files/gguf_write.h"
+#include "weights/weights.h"
 
 static struct lutra_error err;
 
@@ -38,16 +39,16 @@ static void remake_folder(void)
 }
 
 /* A matrix of experts as MXFP4, or the tensor as it is. */
-static void write_rewritten(struct weights_writer *w, const struct tensor *t, bool mxfp4)
+static void write_rewritten(struct gguf_writer *w, const struct tensor *t, bool mxfp4)
 {
     int64_t n = t->ne[0] * t->ne[1] * t->ne[2];
     if (!mxfp4 || t->n_dim != 3) {
-        weights_writer_data(w, t->data, t->bytes);
+        gguf_writer_data(w, t->data, t->bytes);
         return;
     }
     void *x = malloc((size_t)n / 32 * 17);
     quant_plain(QUANT_MXFP4)(t->data, x, (size_t)n);
-    weights_writer_data(w, x, (size_t)n / 32 * 17);
+    gguf_writer_data(w, x, (size_t)n / 32 * 17);
     free(x);
 }
 
@@ -56,17 +57,17 @@ static void write_rewritten(struct weights_writer *w, const struct tensor *t, bo
 static void rewrite(const char *key, bool mxfp4)
 {
     struct weights *from;
-    struct weights_writer *w;
+    struct gguf_writer *w;
     OK(weights_open(&from, in_folder("made.gguf"), &err));
-    OK(weights_writer_open(&w, in_folder("said.gguf"), &err));
-    for (size_t i = 0; i < weights_kv_count(from); i++) weights_writer_copy(w, weights_kv_at(from, i));
-    if (key) weights_writer_put_u32(w, key, 1);
+    OK(gguf_writer_open(&w, in_folder("said.gguf"), &err));
+    for (size_t i = 0; i < weights_kv_count(from); i++) gguf_writer_copy(w, weights_kv_at(from, i));
+    if (key) gguf_writer_put_u32(w, key, 1);
     for (size_t i = 0; i < weights_tensor_count(from); i++) {
         const struct tensor *t = weights_tensor_at(from, i);
-        weights_writer_add_tensor(w, t->name, mxfp4 && t->n_dim == 3 ? QUANT_MXFP4 : t->type, t->n_dim, t->ne);
+        gguf_writer_add_tensor(w, t->name, mxfp4 && t->n_dim == 3 ? QUANT_MXFP4 : t->type, t->n_dim, t->ne);
     }
     for (size_t i = 0; i < weights_tensor_count(from); i++) write_rewritten(w, weights_tensor_at(from, i), mxfp4);
-    OK(weights_writer_commit(&w, &err));
+    OK(gguf_writer_commit(&w, &err));
     weights_close(&from);
     assert_int_equal(rename(in_folder("said.gguf"), in_folder("made.gguf")), 0);
 }
@@ -100,36 +101,36 @@ static bool is_free(const char *key)
            !strcmp(key, "tokenizer.ggml.padding_token_id") || strstr(key, ".vocab_size") != NULL;
 }
 
-static void same_value(const struct weights_kv *a, const struct weights_kv *b, const char *shape)
+static void same_value(const struct gguf_kv *a, const struct gguf_kv *b, const char *shape)
 {
     if (!b) fail_msg("%s: key '%s' is missing", shape, a->key);
     if (a->kind != b->kind || a->elem != b->elem || a->n != b->n) fail_msg("%s: key '%s' differs", shape, a->key);
     for (uint64_t i = 0; i < a->n; i++) {
         int64_t x = 0, y = 0;
         double f = 0, g = 0;
-        if (a->elem == WEIGHTS_STRING) {
-            struct weights_str s = weights_kv_str(a, i), t = weights_kv_str(b, i);
+        if (a->elem == GGUF_STRING) {
+            struct gguf_str s = gguf_kv_str(a, i), t = gguf_kv_str(b, i);
             if (s.n != t.n || memcmp(s.s, t.s, s.n) != 0) fail_msg("%s: key '%s' differs", shape, a->key);
         }
-        if (weights_kv_i64(a, i, &x) && (!weights_kv_i64(b, i, &y) || x != y))
+        if (gguf_kv_i64(a, i, &x) && (!gguf_kv_i64(b, i, &y) || x != y))
             fail_msg("%s: key '%s' is %lld, not %lld", shape, a->key, (long long)y, (long long)x);
-        if (weights_kv_f64(a, i, &f) && (!weights_kv_f64(b, i, &g) || f != g))
+        if (gguf_kv_f64(a, i, &f) && (!gguf_kv_f64(b, i, &g) || f != g))
             fail_msg("%s: key '%s' is %.9g, not %.9g", shape, a->key, g, f);
     }
 }
 
 static void same_tokens(const struct weights *a, const struct weights *b, const char *shape)
 {
-    const struct weights_kv *x = weights_kv_find(a, "tokenizer.ggml.tokens"),
-                            *y = weights_kv_find(b, "tokenizer.ggml.tokens");
-    const struct weights_kv *t = weights_kv_find(a, "tokenizer.ggml.token_type"),
-                            *u = weights_kv_find(b, "tokenizer.ggml.token_type");
+    const struct gguf_kv *x = weights_kv_find(a, "tokenizer.ggml.tokens"),
+                         *y = weights_kv_find(b, "tokenizer.ggml.tokens");
+    const struct gguf_kv *t = weights_kv_find(a, "tokenizer.ggml.token_type"),
+                         *u = weights_kv_find(b, "tokenizer.ggml.token_type");
     assert_int_equal(x->n, y->n);
     for (uint64_t i = 0; i < x->n; i++) {
-        struct weights_str p = weights_kv_str(x, i), q = weights_kv_str(y, i);
+        struct gguf_str p = gguf_kv_str(x, i), q = gguf_kv_str(y, i);
         int64_t v = 0, w = 0;
-        weights_kv_i64(t, i, &v);
-        weights_kv_i64(u, i, &w);
+        gguf_kv_i64(t, i, &v);
+        gguf_kv_i64(u, i, &w);
         if (v != w) fail_msg("%s: token %d has type %d, not %d", shape, (int)i, (int)w, (int)v);
         if (v != 5 && (p.n != q.n || memcmp(p.s, q.s, p.n) != 0)) fail_msg("%s: token %d differs", shape, (int)i);
     }
@@ -153,7 +154,7 @@ static void same_weights(const char *shape)
     OK(weights_open(&a, in_folder("made.gguf"), &err));
     OK(weights_open(&b, in_folder("hf"), &err));
     for (size_t i = 0; i < weights_kv_count(a); i++) {
-        const struct weights_kv *kv = weights_kv_at(a, i);
+        const struct gguf_kv *kv = weights_kv_at(a, i);
         if (!is_free(kv->key)) same_value(kv, weights_kv_find(b, kv->key), shape);
     }
     same_tokens(a, b, shape);
@@ -349,12 +350,12 @@ static void test_quantize_writes_the_same_file(void **state)
 /* What merges first is the same: SentencePiece's tokens fall in score as they rise in id. */
 static void same_order(const struct weights *a, const struct weights *b)
 {
-    const struct weights_kv *x = weights_kv_find(a, "tokenizer.ggml.scores"),
-                            *y = weights_kv_find(b, "tokenizer.ggml.scores");
+    const struct gguf_kv *x = weights_kv_find(a, "tokenizer.ggml.scores"),
+                         *y = weights_kv_find(b, "tokenizer.ggml.scores");
     double last = 0, last_made = 0, score, made;
     int n = 0;
     for (uint64_t i = 0; i < x->n; i++) {
-        assert_true(weights_kv_f64(x, i, &score) && weights_kv_f64(y, i, &made));
+        assert_true(gguf_kv_f64(x, i, &score) && gguf_kv_f64(y, i, &made));
         if (made <= -1e9 || made == 0) continue; /* no merge makes it */
         if (n++ && (score < last) != (made < last_made)) fail_msg("token %d is out of order", (int)i);
         last = score;
@@ -385,7 +386,7 @@ static void same_vocabulary(const char *name)
     json_decref(config);
     OK(weights_open(&b, in_folder("hf"), &err));
     same_tokens(a, b, name);
-    const struct weights_kv *merges = weights_kv_find(a, "tokenizer.ggml.merges");
+    const struct gguf_kv *merges = weights_kv_find(a, "tokenizer.ggml.merges");
     if (merges)
         same_value(merges, weights_kv_find(b, "tokenizer.ggml.merges"), name);
     else

@@ -129,7 +129,7 @@ static void wrong_labels(void **unused)
         struct form f = {bits[i % 4], group[i / 16 % 3], 1 + i / 8 % 2, i / 48 % 3, i % 4 == 3 || i / 4 % 2};
         struct weights *w;
         struct lutra_error err;
-        struct weights_str found;
+        struct gguf_str found;
         bool wrong = false;
         for (int n = 0; n < N; n++)
             for (int g = 0; g < K / f.group; g++) round_group(&f, n, g);
@@ -159,7 +159,7 @@ static void asked_for(void **unused)
     save_matrix(&f);
     for (int i = 1; i <= 2; i++) {
         struct weights *w;
-        struct weights_str found;
+        struct gguf_str found;
         assert_int_equal(weights_zeros_named(i == 1 ? "v1" : "v2", &zeros, &err), 0);
         struct weights_how how = {zeros, false};
         if (weights_open_as(&w, in_folder("hf"), how, &err) < 0) fail_msg("%s", err.what);

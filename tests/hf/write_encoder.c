@@ -12,7 +12,7 @@
 
 static bool is_of(const struct weights *w, const char *name)
 {
-    struct weights_str s = {"", 0};
+    struct gguf_str s = {"", 0};
     weights_opt_str(w, "general.architecture", &s, NULL);
     return s.n == strlen(name) && memcmp(s.s, name, s.n) == 0;
 }

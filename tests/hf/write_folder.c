@@ -14,7 +14,7 @@
 static const char *arch_of(const struct weights *w)
 {
     static char arch[64];
-    struct weights_str s = {"", 0};
+    struct gguf_str s = {"", 0};
     weights_opt_str(w, "general.architecture", &s, NULL);
     snprintf(arch, sizeof arch, "%.*s", (int)s.n, s.s);
     return arch;
@@ -26,9 +26,9 @@ double hf_number(const struct weights *w, const char *suffix, double otherwise)
     int64_t i;
     double f;
     snprintf(key, sizeof key, "%s.%s", arch_of(w), suffix);
-    const struct weights_kv *kv = weights_kv_find(w, key);
-    if (kv && weights_kv_i64(kv, 0, &i)) return (double)i;
-    return kv && weights_kv_f64(kv, 0, &f) ? f : otherwise;
+    const struct gguf_kv *kv = weights_kv_find(w, key);
+    if (kv && gguf_kv_i64(kv, 0, &i)) return (double)i;
+    return kv && gguf_kv_f64(kv, 0, &f) ? f : otherwise;
 }
 
 static bool has_key(const struct weights *w, const char *suffix)
@@ -133,7 +133,7 @@ static int n_layers(const struct weights *w)
 /* The scaling as transformers has it; NULL: none. */
 static json_t *scaling(const struct weights *w)
 {
-    struct weights_str type = {"", 0};
+    struct gguf_str type = {"", 0};
     char key[96];
     json_t *o = json_object();
     snprintf(key, sizeof key, "%s.rope.scaling.type", arch_of(w));
@@ -257,7 +257,7 @@ double hf_by_layer(const struct weights *w, const char *suffix, int layer)
     char key[160];
     int64_t i = 0;
     snprintf(key, sizeof key, "%s.%s", arch_of(w), suffix);
-    weights_kv_i64(weights_kv_find(w, key), (uint64_t)layer, &i);
+    gguf_kv_i64(weights_kv_find(w, key), (uint64_t)layer, &i);
     return (double)i;
 }
 

@@ -8,22 +8,22 @@
 #include <stdlib.h>
 #include <string.h>
 
-static struct weights_str token_at(const struct weights *w, uint64_t id)
+static struct gguf_str token_at(const struct weights *w, uint64_t id)
 {
-    return weights_kv_str(weights_kv_find(w, "tokenizer.ggml.tokens"), id);
+    return gguf_kv_str(weights_kv_find(w, "tokenizer.ggml.tokens"), id);
 }
 
 static int64_t token_type(const struct weights *w, uint64_t id)
 {
-    const struct weights_kv *kv = weights_kv_find(w, "tokenizer.ggml.token_type");
+    const struct gguf_kv *kv = weights_kv_find(w, "tokenizer.ggml.token_type");
     int64_t type = 1;
-    if (kv) weights_kv_i64(kv, id, &type);
+    if (kv) gguf_kv_i64(kv, id, &type);
     return type;
 }
 
 static bool string_is(const struct weights *w, const char *key, const char *value)
 {
-    struct weights_str s = {"", 0};
+    struct gguf_str s = {"", 0};
     weights_opt_str(w, key, &s, NULL);
     return s.n == strlen(value) && memcmp(s.s, value, s.n) == 0;
 }
@@ -38,10 +38,10 @@ static json_t *merge_of(const char *left, size_t n_left, const char *right, size
 
 static json_t *listed_merges(const struct weights *w, bool pair)
 {
-    const struct weights_kv *kv = weights_kv_find(w, "tokenizer.ggml.merges");
+    const struct gguf_kv *kv = weights_kv_find(w, "tokenizer.ggml.merges");
     json_t *list = json_array();
     for (uint64_t i = 0; kv && i < kv->n; i++) {
-        struct weights_str s = weights_kv_str(kv, i);
+        struct gguf_str s = gguf_kv_str(kv, i);
         const char *gap = memchr(s.s + 1, ' ', s.n - 1);
         size_t left = (size_t)(gap - s.s);
         json_array_append_new(list, merge_of(s.s, left, gap + 1, s.n - left - 1, pair));
@@ -66,16 +66,16 @@ static int by_score(const void *a, const void *b)
 /* SentencePiece's: every way to put a token together from two others, best tokens first. */
 static json_t *scored_merges(const struct weights *w, const json_t *vocab, bool pair)
 {
-    const struct weights_kv *scores = weights_kv_find(w, "tokenizer.ggml.scores");
+    const struct gguf_kv *scores = weights_kv_find(w, "tokenizer.ggml.scores");
     size_t n = 0, room = 1 << 20;
     struct scored *all = malloc(room * sizeof *all);
     json_t *list = json_array();
     char half[2][1024];
     for (uint64_t id = 0; id < scores->n; id++) {
-        struct weights_str s = token_at(w, id);
+        struct gguf_str s = token_at(w, id);
         double score;
         if (token_type(w, id) != 1 || s.n >= sizeof half[0]) continue;
-        weights_kv_f64(scores, id, &score);
+        gguf_kv_f64(scores, id, &score);
         for (size_t cut = 1; cut < s.n && n < room; cut++) {
             if ((s.s[cut] & 0xc0) == 0x80) continue;
             snprintf(half[0], sizeof half[0], "%.*s", (int)cut, s.s);
@@ -122,7 +122,7 @@ static json_t *special_token(const struct weights *w, const char *key)
     uint32_t id = UINT32_MAX;
     weights_opt_u32(w, key, &id, NULL);
     if (id == UINT32_MAX) return NULL;
-    struct weights_str s = token_at(w, id);
+    struct gguf_str s = token_at(w, id);
     return json_stringn(s.s, s.n);
 }
 
@@ -141,10 +141,10 @@ static json_t *post_processor(const struct weights *w, bool spm)
 /* BERT's. */
 static json_t *word_pieces(const struct weights *w)
 {
-    const struct weights_kv *tokens = weights_kv_find(w, "tokenizer.ggml.tokens");
+    const struct gguf_kv *tokens = weights_kv_find(w, "tokenizer.ggml.tokens");
     json_t *vocab = json_object(), *added = json_array();
     for (uint64_t id = 0; id < tokens->n; id++) {
-        struct weights_str s = token_at(w, id);
+        struct gguf_str s = token_at(w, id);
         char name[1024];
         bool control = token_type(w, id) == 3, first = s.n >= 3 && memcmp(s.s, "▁", 3) == 0;
         size_t skip = first ? 3 : 0;
@@ -167,10 +167,10 @@ static json_t *tokenizer_of(const struct weights *w, const struct hf_form *form)
 {
     if (string_is(w, "tokenizer.ggml.model", "bert")) return word_pieces(w);
     bool spm = string_is(w, "tokenizer.ggml.model", "llama");
-    const struct weights_kv *tokens = weights_kv_find(w, "tokenizer.ggml.tokens");
+    const struct gguf_kv *tokens = weights_kv_find(w, "tokenizer.ggml.tokens");
     json_t *vocab = json_object(), *added = json_array();
     for (uint64_t id = 0; id < tokens->n; id++) {
-        struct weights_str s = token_at(w, id);
+        struct gguf_str s = token_at(w, id);
         int64_t type = token_type(w, id);
         char name[1024];
         snprintf(name, sizeof name, "%.*s", (int)s.n, s.s);
@@ -203,7 +203,7 @@ static json_t *tokenizer_config(const struct weights *w)
         {"eos_token", "tokenizer.ggml.eos_token_id"}, {"pad_token", "tokenizer.ggml.padding_token_id"},
         {"unk_token", "tokenizer.ggml.unknown_token_id"}, {"cls_token", "tokenizer.ggml.cls_token_id"},
         {"sep_token", "tokenizer.ggml.seperator_token_id"}, {"mask_token", "tokenizer.ggml.mask_token_id"}};
-    struct weights_str chat = {NULL, 0};
+    struct gguf_str chat = {NULL, 0};
     json_t *o = json_object();
     for (size_t i = 0; i < sizeof ids / sizeof *ids; i++) {
         json_t *token = special_token(w, ids[i][1]);

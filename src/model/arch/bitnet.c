@@ -20,7 +20,7 @@ static int read(const struct reader *r, struct lutra_error *err)
 {
     char name[96];
     bool grouped = r->hp->n_kv_head < r->hp->n_head;
-    struct weights_str act = {"", 0};
+    struct gguf_str act = {"", 0};
     TRY(weights_opt_str(r->w, model_key(name, r, ACTIVATION), &act, err));
     if (act.n == 0) {
         if (grouped) r->hp->gate = OP_RELU2;

@@ -15,11 +15,11 @@ static int read_pattern(const struct reader *r, int i, bool *windowed, struct lu
 {
     char name[96];
     int64_t value = 0;
-    const struct weights_kv *kv = weights_kv_find(r->w, model_key(name, r, "attention.sliding_window_pattern"));
+    const struct gguf_kv *kv = weights_kv_find(r->w, model_key(name, r, "attention.sliding_window_pattern"));
     *windowed = (i + 1) % 6 != 0;
     if (!kv) return 0;
     bool one = kv->n == 1 && r->hp->n_layer != 1;
-    if ((!one && kv->n < (uint64_t)r->hp->n_layer) || !weights_kv_i64(kv, one ? 0 : (uint64_t)i, &value) ||
+    if ((!one && kv->n < (uint64_t)r->hp->n_layer) || !gguf_kv_i64(kv, one ? 0 : (uint64_t)i, &value) ||
         (one && value < 1))
         return lutra_fail(
             err, LUTRA_E_FORMAT, "%s: key '%s' does not say which layers have a window", weights_path(r->w), name);

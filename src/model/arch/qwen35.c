@@ -13,10 +13,10 @@ static int read_layers(const struct reader *r, struct lutra_error *err)
     int period = 4;
     struct hparams *hp = r->hp;
     TRY(model_opt_int(r, "full_attention_interval", MODEL_MAX_LAYER, &period, err));
-    const struct weights_kv *kv = weights_kv_find(r->w, model_key(name, r, "attention.recurrent_layers"));
+    const struct gguf_kv *kv = weights_kv_find(r->w, model_key(name, r, "attention.recurrent_layers"));
     for (int i = 0; i < hp->n_layer; i++) {
         int64_t value = (i + 1) % period != 0;
-        if (kv && (kv->n < (uint64_t)hp->n_layer || !weights_kv_i64(kv, (uint64_t)i, &value)))
+        if (kv && (kv->n < (uint64_t)hp->n_layer || !gguf_kv_i64(kv, (uint64_t)i, &value)))
             return lutra_fail(
                 err, LUTRA_E_FORMAT, "%s: key '%s' does not say which layers are recurrent", weights_path(r->w), name);
         if (value) model_set_recurrent(hp, i, LAYER_DELTA_NET);

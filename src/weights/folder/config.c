@@ -65,19 +65,19 @@ const char *folder_key(const struct folder *f, const char *suffix, char out[96])
 void folder_put_u32(struct folder *f, const char *suffix, uint64_t value)
 {
     char key[96];
-    weights_writer_put_u32(f->keys, folder_key(f, suffix, key), (uint32_t)value);
+    gguf_writer_put_u32(f->keys, folder_key(f, suffix, key), (uint32_t)value);
 }
 
 void folder_put_f32(struct folder *f, const char *suffix, double value)
 {
     char key[96];
-    weights_writer_put_f32(f->keys, folder_key(f, suffix, key), (float)value);
+    gguf_writer_put_f32(f->keys, folder_key(f, suffix, key), (float)value);
 }
 
 void folder_put_str(struct folder *f, const char *suffix, const char *value)
 {
     char key[96];
-    weights_writer_put_str(f->keys, folder_key(f, suffix, key), value);
+    gguf_writer_put_str(f->keys, folder_key(f, suffix, key), value);
 }
 
 /* ---- which family ---- */
@@ -364,7 +364,7 @@ static int read_all(struct folder *f, struct lutra_error *err)
     TRY(rename_keys(f, err));
     TRY(check_absent(f, err));
     TRY(check_activation(f, err));
-    weights_writer_put_str(f->keys, "general.architecture", f->family->arch);
+    gguf_writer_put_str(f->keys, "general.architecture", f->family->arch);
     find_rope(f);
     TRY(read_sizes(f, err));
     if (has_experts(f)) TRY(read_experts(f, err));
@@ -372,8 +372,8 @@ static int read_all(struct folder *f, struct lutra_error *err)
     TRY(read_rope(f, err));
     f->tied = config_true(f, "tie_word_embeddings") || f->head != FAMILY_SPEAKS; /* a judge has no lm_head */
     if (f->family->flags & FAMILY_ENCODER) f->tied = true;
-    if (f->head != FAMILY_SPEAKS) weights_writer_put_str(f->keys, "lutra.prm.kind", "value");
-    if (f->head == FAMILY_JUDGES_STEPS) weights_writer_put_str(f->keys, "lutra.prm.mark", "<extra_0>");
+    if (f->head != FAMILY_SPEAKS) gguf_writer_put_str(f->keys, "lutra.prm.kind", "value");
+    if (f->head == FAMILY_JUDGES_STEPS) gguf_writer_put_str(f->keys, "lutra.prm.mark", "<extra_0>");
     TRY(folder_read_pooling(f, err));
     return f->family->more ? f->family->more(f, err) : 0;
 }

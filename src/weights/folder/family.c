@@ -68,7 +68,7 @@ static int put_segments(struct folder *f, struct lutra_error *err)
 {
     uint64_t n;
     TRY(config_count(f, "type_vocab_size", &n, err));
-    weights_writer_put_u32(f->keys, "tokenizer.ggml.token_type_count", (uint32_t)n);
+    gguf_writer_put_u32(f->keys, "tokenizer.ggml.token_type_count", (uint32_t)n);
     return 0;
 }
 
@@ -132,7 +132,7 @@ static int put_mamba_layers(struct folder *f, struct lutra_error *err)
         n[i] = (uint32_t)f->n_kv_head;
     }
     folder_key(f, "attention.head_count_kv", key);
-    return weights_writer_put_array(f->keys, key, WEIGHTS_U32, n, f->n_layer);
+    return gguf_writer_put_array(f->keys, key, GGUF_U32, n, f->n_layer);
 }
 
 /* Inner elements are mamba_expand times those of the model, in heads of mamba_d_head, or as many as that gives. */
@@ -190,7 +190,7 @@ static int more_granite4(struct folder *f, struct lutra_error *err)
         return folder_lacks(f, err, "position_embedding_type", "other positions");
     if (norm && strcmp(norm, "rmsnorm") != 0)
         return folder_lacks(f, err, "normalization_function", "another kind of norms");
-    weights_writer_put_bool(f->keys, folder_key(f, "rope.scaling.finetuned", key), rotates);
+    gguf_writer_put_bool(f->keys, folder_key(f, "rope.scaling.finetuned", key), rotates);
     if (f->n_expert) {
         TRY(config_count(f, "shared_intermediate_size", &shared, err));
         folder_put_u32(f, "expert_shared_feed_forward_length", shared);
@@ -239,7 +239,7 @@ static int more_vl(struct folder *f, struct lutra_error *err)
     for (size_t i = 0; i < json_array_size(sections); i++)
         section[i] = (int32_t)json_integer_value(json_array_get(sections, i));
     snprintf(key, sizeof key, "%s.rope.dimension_sections", f->family->arch);
-    return weights_writer_put_array(f->keys, key, WEIGHTS_I32, section, 4);
+    return gguf_writer_put_array(f->keys, key, GGUF_I32, section, 4);
 }
 
 /* Which layers attend: every interval-th. */
@@ -337,7 +337,7 @@ static int more_lfm2(struct folder *f, struct lutra_error *err)
     TRY(config_count(f, "conv_L_cache", &n_tap, err));
     folder_put_u32(f, "shortconv.l_cache", n_tap);
     snprintf(key, sizeof key, "%s.attention.head_count_kv", f->family->arch);
-    return weights_writer_put_array(f->keys, key, WEIGHTS_U32, n, f->n_layer);
+    return gguf_writer_put_array(f->keys, key, GGUF_U32, n, f->n_layer);
 }
 
 static int more_lfm2moe(struct folder *f, struct lutra_error *err)
@@ -381,11 +381,11 @@ static int more_phi3(struct folder *f, struct lutra_error *err)
 }
 
 static int put_layers(
-    struct folder *f, const char *suffix, enum weights_kind kind, const void *value, struct lutra_error *err)
+    struct folder *f, const char *suffix, enum gguf_kind kind, const void *value, struct lutra_error *err)
 {
     char key[64];
     snprintf(key, sizeof key, "%s.%s", f->family->arch, suffix);
-    int rc = weights_writer_put_array(f->keys, key, kind, value, f->n_layer);
+    int rc = gguf_writer_put_array(f->keys, key, kind, value, f->n_layer);
     return rc < 0 ? lutra_fail(err, rc, "%s: key '%s' cannot be put", f->label, key) : 0;
 }
 
@@ -405,9 +405,9 @@ static int put_gemma4_layers(struct folder *f, uint64_t n_global, uint64_t d_ff,
         n_kv[i] = (uint32_t)(windowed[i] ? f->n_kv_head : n_global);
         ff[i] = (uint32_t)(wide && i >= f->n_layer - f->n_shared_kv ? 2 * d_ff : d_ff);
     }
-    TRY(put_layers(f, "attention.sliding_window_pattern", WEIGHTS_BOOL, windowed, err));
-    TRY(put_layers(f, "attention.head_count_kv", WEIGHTS_U32, n_kv, err));
-    return put_layers(f, "feed_forward_length", WEIGHTS_U32, ff, err);
+    TRY(put_layers(f, "attention.sliding_window_pattern", GGUF_BOOL, windowed, err));
+    TRY(put_layers(f, "attention.head_count_kv", GGUF_U32, n_kv, err));
+    return put_layers(f, "feed_forward_length", GGUF_U32, ff, err);
 }
 
 /* Rotation of the layers with windows. */

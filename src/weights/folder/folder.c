@@ -218,7 +218,7 @@ static int compose(struct folder *f, struct lutra_error *err)
 {
     struct model_file *header = &f->w->file[0];
     uint8_t *bytes;
-    TRY(weights_writer_header(&f->keys, &bytes, &header->bytes, err));
+    TRY(gguf_writer_header(&f->keys, &bytes, &header->bytes, err));
     header->base = bytes;
     header->composed = true;
     return gguf_parse(header, err);
@@ -230,9 +230,9 @@ static void put_general(struct folder *f)
     const char *slash = strrchr(f->w->path, '/');
     const struct safetensors_tensor *embd = folder_embeddings(f);
     const struct quant_info *q = embd ? quant_info_of(embd->dtype->type) : NULL;
-    weights_writer_put_str(f->keys, "general.name", slash ? slash + 1 : f->w->path);
-    if (q) weights_writer_put_u32(f->keys, "general.file_type", q->file_type);
-    if (f->packing) weights_writer_put_u32(f->keys, "general.quantization_version", QUANTIZATION_VERSION);
+    gguf_writer_put_str(f->keys, "general.name", slash ? slash + 1 : f->w->path);
+    if (q) gguf_writer_put_u32(f->keys, "general.file_type", q->file_type);
+    if (f->packing) gguf_writer_put_u32(f->keys, "general.quantization_version", QUANTIZATION_VERSION);
 }
 
 static int read_folder(struct folder *f, struct lutra_error *err)
@@ -276,10 +276,10 @@ int folder_open(struct weights *w, struct weights_how how, struct lutra_error *e
     char label[sizeof w->file[0].label];
     strcpy(label, w->file[0].label); /* w->file moves */
     f.label = label;
-    int rc = weights_writer_open_header(&f.keys, label, err);
+    int rc = gguf_writer_open_header(&f.keys, label, err);
     if (rc == 0) rc = read_folder(&f, err);
     if (rc == 0) rc = keep_source(&f, err);
-    weights_writer_abort(&f.keys);
+    gguf_writer_abort(&f.keys);
     safetensors_fini(&f.list);
     json_decref(f.config);
     return rc;

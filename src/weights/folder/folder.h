@@ -5,7 +5,8 @@
 #ifndef LUTRA_WEIGHTS_FOLDER_H
 #define LUTRA_WEIGHTS_FOLDER_H
 
-#include "weights/folder/safetensors.h"
+#include "files/safetensors.h"
+#include "weights/weights.h"
 
 #include <jansson.h>
 

@@ -11,7 +11,7 @@
 #define LUTRA_WEIGHTS_FOLDER_IMPL_H
 
 #include "weights/folder/folder.h"
-#include "weights/gguf_write.h"
+#include "files/gguf_write.h"
 #include "weights/weights_impl.h"
 
 #include <jansson.h>
@@ -72,8 +72,8 @@ struct folder {
     json_t *rope, *window_rope; /* rotation of the layers, of those with windows; borrowed from config or NULL */
     const struct family *family;
     enum family_head head;
-    struct safetensors list;     /* of all shards, by name */
-    struct weights_writer *keys; /* the metadata so far */
+    struct safetensors list;  /* of all shards, by name */
+    struct gguf_writer *keys; /* the metadata so far */
     uint64_t n_layer, n_head, n_kv_head, d_head, n_rot;
     uint64_t d_model, n_expert, d_ff_expert, n_dense_lead; /* n_expert 0: none; n_dense_lead: first layers without */
     uint64_t n_shared_kv;                                  /* last layers that read the keys and values of others */

@@ -399,9 +399,9 @@ static int decide_zeros(struct folder *f, struct linear *list, size_t n, struct 
     snprintf(text, sizeof text,
         "v%d; layers for v1 %zu, v2 %zu, undecided %zu; mean code as v1 %.3f, as v2 %.3f; label %s", way, votes[1],
         votes[2], votes[0], mean_1, mean_2, label ? label == 1 ? "v1" : "v2" : "none");
-    weights_writer_put_str(f->keys, "lutra.zeros", text);
-    if (label && way != label) weights_writer_put_bool(f->keys, "lutra.zeros.label_is_wrong", true);
-    if (!decided && narrow) weights_writer_put_bool(f->keys, "lutra.zeros.undecided", true);
+    gguf_writer_put_str(f->keys, "lutra.zeros", text);
+    if (label && way != label) gguf_writer_put_bool(f->keys, "lutra.zeros.label_is_wrong", true);
+    if (!decided && narrow) gguf_writer_put_bool(f->keys, "lutra.zeros.undecided", true);
     return 0;
 }
 

@@ -64,7 +64,7 @@ int folder_read_pooling(struct folder *f, struct lutra_error *err)
     int rc = config ? read_mode(f, config, err) : 0;
     json_decref(config);
     if (f->family->flags & FAMILY_ENCODER)
-        weights_writer_put_bool(f->keys, folder_key(f, "attention.causal", (char[96]){0}), false);
+        gguf_writer_put_bool(f->keys, folder_key(f, "attention.causal", (char[96]){0}), false);
     for (int i = 2; i < MOST_DENSE && rc == 0; i++) {
         snprintf(name, sizeof name, "%d_Dense/config.json", i);
         TRY(folder_json(f, name, true, &config, err));

@@ -20,12 +20,12 @@ struct tokenizer {
     struct folder *f;
     json_t *root, *config, *generation; /* tokenizer.json; tokenizer_config.json, generation_config.json or NULL */
     const json_t *model, *vocab, *merges, *added;
-    bool spm;                  /* SentencePiece's kind */
-    bool words;                /* BERT's */
-    bool normalizes;           /* the normalizer changes text */
-    struct weights_str *token; /* [n] */
-    int32_t *type;             /* [n] */
-    float *score;              /* [n] */
+    bool spm;               /* SentencePiece's kind */
+    bool words;             /* BERT's */
+    bool normalizes;        /* the normalizer changes text */
+    struct gguf_str *token; /* [n] */
+    int32_t *type;          /* [n] */
+    float *score;           /* [n] */
     size_t n;
     struct names names; /* spellings made here */
 };
@@ -83,7 +83,7 @@ static bool spells_byte(const char *s)
 
 static void set(struct tokenizer *t, size_t id, const char *s, size_t n, int32_t type)
 {
-    t->token[id] = (struct weights_str){s, n};
+    t->token[id] = (struct gguf_str){s, n};
     t->type[id] = type;
 }
 
@@ -200,7 +200,7 @@ static int put_added(struct tokenizer *t, struct lutra_error *err)
         list[n++] = (int32_t)id_of(json_object_get(v, "id"));
         list[n++] = how;
     }
-    if (n > 0) weights_writer_put_array(t->f->keys, "tokenizer.lutra.added", WEIGHTS_I32, list, n);
+    if (n > 0) gguf_writer_put_array(t->f->keys, "tokenizer.lutra.added", GGUF_I32, list, n);
     free(list);
     return 0;
 }
@@ -222,18 +222,18 @@ static int pad(struct tokenizer *t, struct lutra_error *err)
 /* ---- merges ---- */
 
 /* The halves of a merge: "left right", parted at the first space that is not the first byte, or a pair. */
-static bool halves(const json_t *merge, struct weights_str half[2])
+static bool halves(const json_t *merge, struct gguf_str half[2])
 {
     const json_t *left = json_array_get(merge, 0), *right = json_array_get(merge, 1);
     if (json_is_array(merge)) {
         if (json_array_size(merge) != 2 || !json_is_string(left) || !json_is_string(right)) return false;
-        half[0] = (struct weights_str){json_string_value(left), json_string_length(left)};
-        half[1] = (struct weights_str){json_string_value(right), json_string_length(right)};
+        half[0] = (struct gguf_str){json_string_value(left), json_string_length(left)};
+        half[1] = (struct gguf_str){json_string_value(right), json_string_length(right)};
     } else {
         const char *s = json_string_value(merge), *gap = s && *s ? strchr(s + 1, ' ') : NULL;
         if (!gap) return false;
-        half[0] = (struct weights_str){s, (size_t)(gap - s)};
-        half[1] = (struct weights_str){gap + 1, json_string_length(merge) - half[0].n - 1};
+        half[0] = (struct gguf_str){s, (size_t)(gap - s)};
+        half[1] = (struct gguf_str){gap + 1, json_string_length(merge) - half[0].n - 1};
     }
     return half[0].n > 0 && half[1].n > 0;
 }
@@ -244,7 +244,7 @@ static int bad_merge(const struct tokenizer *t, size_t i, struct lutra_error *er
 }
 
 /* The two halves one after the other with `gap` between, NUL-terminated; to be freed. */
-static char *join(const struct weights_str half[2], const char *gap)
+static char *join(const struct gguf_str half[2], const char *gap)
 {
     size_t n = half[0].n + strlen(gap) + half[1].n;
     char *text = malloc(n + 1);
@@ -254,7 +254,7 @@ static char *join(const struct weights_str half[2], const char *gap)
 
 static int score_merges(struct tokenizer *t, struct lutra_error *err)
 {
-    struct weights_str half[2];
+    struct gguf_str half[2];
     size_t i;
     json_t *merge;
     for (i = 0; i < t->n; i++) t->score[i] = t->type[i] == NORMAL ? NO_SCORE : 0;
@@ -272,13 +272,12 @@ static int score_merges(struct tokenizer *t, struct lutra_error *err)
 }
 
 /* As "left right"; a space inside a half becomes its letter in the byte alphabet, as the converter has it. */
-static int merge_text(
-    struct tokenizer *t, const json_t *merge, size_t i, struct weights_str *out, struct lutra_error *err)
+static int merge_text(struct tokenizer *t, const json_t *merge, size_t i, struct gguf_str *out, struct lutra_error *err)
 {
-    struct weights_str half[2];
+    struct gguf_str half[2];
     if (!halves(merge, half) || half[0].n > INT32_MAX || half[1].n > INT32_MAX) return bad_merge(t, i, err);
     if (json_is_string(merge)) {
-        *out = (struct weights_str){json_string_value(merge), json_string_length(merge)};
+        *out = (struct gguf_str){json_string_value(merge), json_string_length(merge)};
         return 0;
     }
     if (memchr(half[0].s, ' ', half[0].n) || memchr(half[1].s, ' ', half[1].n)) return bad_merge(t, i, err);
@@ -294,13 +293,13 @@ static int put_merges(struct tokenizer *t, struct lutra_error *err)
 {
     size_t i, n = json_array_size(t->merges);
     json_t *merge;
-    struct weights_str *list = malloc((n + 1) * sizeof *list);
+    struct gguf_str *list = malloc((n + 1) * sizeof *list);
     int rc = list ? 0 : no_memory(t, err);
     for (i = 0; rc == 0 && i < n; i++) {
         merge = json_array_get(t->merges, i);
         rc = merge_text(t, merge, i, &list[i], err);
     }
-    if (rc == 0) weights_writer_put_strs(t->f->keys, "tokenizer.ggml.merges", list, n);
+    if (rc == 0) gguf_writer_put_strs(t->f->keys, "tokenizer.ggml.merges", list, n);
     free(list);
     return rc;
 }
@@ -403,8 +402,8 @@ static int put_byte_level(struct tokenizer *t, const json_t *pre_tokenizer, stru
     if (json_is_true(json_object_get(t->model, "byte_fallback")) && !spells_all_bytes(t))
         return lacks(t, "'byte_fallback' beside a byte-level alphabet that is not whole", err);
     t->normalizes = nfc;
-    if (nfc) weights_writer_put_str(t->f->keys, "tokenizer.lutra.normalizer", "NFC");
-    return weights_writer_put_str(t->f->keys, "tokenizer.ggml.pre", pre);
+    if (nfc) gguf_writer_put_str(t->f->keys, "tokenizer.lutra.normalizer", "NFC");
+    return gguf_writer_put_str(t->f->keys, "tokenizer.ggml.pre", pre);
 }
 
 /* What both kinds have, and GGUF no key for. */
@@ -413,10 +412,10 @@ static void put_rules(struct tokenizer *t)
     const char *unknown = json_string_value(json_object_get(t->model, "unk_token"));
     int64_t id = unknown ? id_of(json_object_get(t->vocab, unknown)) : -1;
     bool ignore = json_is_true(json_object_get(t->model, "ignore_merges"));
-    weights_writer_put_bool(t->f->keys, "tokenizer.lutra.ignore_merges", ignore);
-    if (id >= 0) weights_writer_put_u32(t->f->keys, "tokenizer.lutra.unknown_token_id", (uint32_t)id);
+    gguf_writer_put_bool(t->f->keys, "tokenizer.lutra.ignore_merges", ignore);
+    if (id >= 0) gguf_writer_put_u32(t->f->keys, "tokenizer.lutra.unknown_token_id", (uint32_t)id);
     if (id >= 0 && json_is_true(json_object_get(t->model, "fuse_unk")))
-        weights_writer_put_bool(t->f->keys, "tokenizer.lutra.fuse_unknown", true);
+        gguf_writer_put_bool(t->f->keys, "tokenizer.lutra.fuse_unknown", true);
 }
 
 /* BERT's: what its normalizer does is GGUF's, but for two choices. */
@@ -432,9 +431,9 @@ static int put_words(struct tokenizer *t, struct lutra_error *err)
     if (!is(json_object_get(t->root, "pre_tokenizer"), "type", "BertPreTokenizer"))
         return lacks(t, "another pre_tokenizer than BERT's", err);
     if (longest && json_integer_value(longest) != 100) return lacks(t, "'max_input_chars_per_word'", err);
-    weights_writer_put_str(t->f->keys, "tokenizer.ggml.model", "bert");
-    weights_writer_put_bool(t->f->keys, "tokenizer.ggml.normalizer.lowercase", lower);
-    return weights_writer_put_bool(t->f->keys, "tokenizer.ggml.normalizer.strip_accents",
+    gguf_writer_put_str(t->f->keys, "tokenizer.ggml.model", "bert");
+    gguf_writer_put_bool(t->f->keys, "tokenizer.ggml.normalizer.lowercase", lower);
+    return gguf_writer_put_bool(t->f->keys, "tokenizer.ggml.normalizer.strip_accents",
         json_is_boolean(accents) ? json_is_true(accents) : lower);
 }
 
@@ -447,17 +446,17 @@ static int put_kind(struct tokenizer *t, struct lutra_error *err)
     if (t->words) return put_words(t, err);
     t->spm = !has_byte_level(pre_tokenizer);
     put_rules(t);
-    weights_writer_put_str(t->f->keys, "tokenizer.ggml.model", t->spm ? "llama" : "gpt2");
+    gguf_writer_put_str(t->f->keys, "tokenizer.ggml.model", t->spm ? "llama" : "gpt2");
     if (!t->spm) return put_byte_level(t, pre_tokenizer, err);
     if (!read_spaces(t, &scheme, &split)) return lacks(t, "its normalizer or pre_tokenizer", err);
     if (json_is_false(told)) scheme = "none";
     if (json_is_true(told) && strcmp(scheme, "none") == 0) scheme = "prepend";
-    weights_writer_put_bool(t->f->keys, "tokenizer.ggml.add_space_prefix", strcmp(scheme, "none") != 0);
-    weights_writer_put_str(t->f->keys, "tokenizer.lutra.spaces", scheme);
-    if (split) weights_writer_put_bool(t->f->keys, "tokenizer.lutra.split_spaces", true);
+    gguf_writer_put_bool(t->f->keys, "tokenizer.ggml.add_space_prefix", strcmp(scheme, "none") != 0);
+    gguf_writer_put_str(t->f->keys, "tokenizer.lutra.spaces", scheme);
+    if (split) gguf_writer_put_bool(t->f->keys, "tokenizer.lutra.split_spaces", true);
     if (!json_is_true(json_object_get(t->model, "byte_fallback")))
-        weights_writer_put_bool(t->f->keys, "tokenizer.lutra.byte_fallback", false);
-    return weights_writer_put_str(t->f->keys, "tokenizer.ggml.pre", "default");
+        gguf_writer_put_bool(t->f->keys, "tokenizer.lutra.byte_fallback", false);
+    return gguf_writer_put_str(t->f->keys, "tokenizer.ggml.pre", "default");
 }
 
 static int find_parts(struct tokenizer *t, struct lutra_error *err)
@@ -507,7 +506,7 @@ static void put_id(struct tokenizer *t, const char *name, int64_t id)
 {
     char key[64];
     snprintf(key, sizeof key, "tokenizer.ggml.%s_token_id", name);
-    if (id >= 0) weights_writer_put_u32(t->f->keys, key, (uint32_t)id);
+    if (id >= 0) gguf_writer_put_u32(t->f->keys, key, (uint32_t)id);
 }
 
 /* generation_config.json may name several ends; GGUF has a key for the end of a turn and one for that of a message. */
@@ -540,9 +539,9 @@ static void put_sampling(struct tokenizer *t)
         snprintf(key, sizeof key, "general.sampling.%s", settings[i].to);
         if (!(x >= 0 && x <= 1e6)) continue;
         if (json_is_integer(v) && strcmp(settings[i].to, "top_k") == 0)
-            weights_writer_put_u32(t->f->keys, key, (uint32_t)x);
+            gguf_writer_put_u32(t->f->keys, key, (uint32_t)x);
         else if (json_is_number(v))
-            weights_writer_put_f32(t->f->keys, key, (float)x);
+            gguf_writer_put_f32(t->f->keys, key, (float)x);
     }
 }
 
@@ -589,8 +588,8 @@ static int put_around(struct tokenizer *t, int64_t bos, int64_t eos, struct lutr
         else
             return lacks(t, "a post_processor that adds other tokens than bos and eos", err);
     }
-    weights_writer_put_bool(t->f->keys, "tokenizer.ggml.add_bos_token", before);
-    return weights_writer_put_bool(t->f->keys, "tokenizer.ggml.add_eos_token", behind);
+    gguf_writer_put_bool(t->f->keys, "tokenizer.ggml.add_bos_token", before);
+    return gguf_writer_put_bool(t->f->keys, "tokenizer.ggml.add_eos_token", behind);
 }
 
 /* BERT's: [CLS] text [SEP], always. */
@@ -619,13 +618,13 @@ static void put_templates(struct tokenizer *t, const json_t *v)
     size_t i;
     json_t *part;
     char key[96];
-    if (json_is_string(v)) weights_writer_put_str(t->f->keys, "tokenizer.chat_template", json_string_value(v));
+    if (json_is_string(v)) gguf_writer_put_str(t->f->keys, "tokenizer.chat_template", json_string_value(v));
     json_array_foreach(v, i, part)
     {
         const char *name = name_of(part, "name"), *text = json_string_value(json_object_get(part, "template"));
         bool usual = strcmp(name, "default") == 0;
         snprintf(key, sizeof key, "tokenizer.chat_template%s%s", usual ? "" : ".", usual ? "" : name);
-        if (text && strlen(name) < 64) weights_writer_put_str(t->f->keys, key, text);
+        if (text && strlen(name) < 64) gguf_writer_put_str(t->f->keys, key, text);
     }
 }
 
@@ -654,14 +653,14 @@ static int put_tokens(struct tokenizer *t, struct lutra_error *err)
     TRY(take_vocab(t, err));
     TRY(take_added(t, err));
     TRY(pad(t, err));
-    weights_writer_put_strs(t->f->keys, "tokenizer.ggml.tokens", t->token, t->n);
-    weights_writer_put_array(t->f->keys, "tokenizer.ggml.token_type", WEIGHTS_I32, t->type, t->n);
+    gguf_writer_put_strs(t->f->keys, "tokenizer.ggml.tokens", t->token, t->n);
+    gguf_writer_put_array(t->f->keys, "tokenizer.ggml.token_type", GGUF_I32, t->type, t->n);
     if (t->words) return 0;
     TRY(put_added(t, err));
     TRY(put_merges(t, err));
     if (!t->spm) return 0;
     TRY(score_merges(t, err));
-    return weights_writer_put_array(t->f->keys, "tokenizer.ggml.scores", WEIGHTS_F32, t->score, t->n);
+    return gguf_writer_put_array(t->f->keys, "tokenizer.ggml.scores", GGUF_F32, t->score, t->n);
 }
 
 static int read_all(struct tokenizer *t, struct lutra_error *err)

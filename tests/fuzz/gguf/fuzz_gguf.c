@@ -31,7 +31,7 @@ static struct {
 
 static volatile uint64_t sink; /* keeps the reads */
 
-static void touch_key(const struct weights *w, const struct weights_kv *kv)
+static void touch_key(const struct weights *w, const struct gguf_kv *kv)
 {
     struct lutra_error err;
     uint32_t u32 = 0;
@@ -40,7 +40,7 @@ static void touch_key(const struct weights *w, const struct weights_kv *kv)
     float f32 = 0;
     double f64;
     bool b = false;
-    struct weights_str s = {"", 0};
+    struct gguf_str s = {"", 0};
     weights_get_u32(w, kv->key, &u32, &err);
     weights_get_u64(w, kv->key, &u64, &err);
     weights_get_f32(w, kv->key, &f32, &err);
@@ -49,18 +49,18 @@ static void touch_key(const struct weights *w, const struct weights_kv *kv)
     weights_get_layer_u32(w, kv->key, (uint32_t)(fuzz_input % 5), &u32, &err);
     weights_opt_u32(w, kv->key, &u32, &err);
     for (uint64_t i = 0; i < kv->n; i++) {
-        if (kv->elem == WEIGHTS_STRING) {
-            s = weights_kv_str(kv, i);
+        if (kv->elem == GGUF_STRING) {
+            s = gguf_kv_str(kv, i);
             for (size_t k = 0; k < s.n; k++) sink += (uint8_t)s.s[k];
         } else {
-            if (weights_kv_i64(kv, i, &i64)) sink += (uint64_t)i64;
-            if (weights_kv_u64(kv, i, &u64)) sink += u64;
-            if (weights_kv_f64(kv, i, &f64)) sink += f64 > 0;
+            if (gguf_kv_i64(kv, i, &i64)) sink += (uint64_t)i64;
+            if (gguf_kv_u64(kv, i, &u64)) sink += u64;
+            if (gguf_kv_f64(kv, i, &f64)) sink += f64 > 0;
         }
     }
     static float real[16];
     static int32_t numbers[16];
-    const struct weights_kv *array;
+    const struct gguf_kv *array;
     weights_copy_f32(w, kv->key, real, 16, &u64, &err);
     weights_copy_i32(w, kv->key, numbers, 16, &u64, &err);
     weights_get_array(w, kv->key, kv->elem, &array, &err);

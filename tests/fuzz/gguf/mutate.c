@@ -4,7 +4,7 @@
 #define FUZZ_SECOND_FILE
 #include "fuzz/fuzz.h"
 #include "quant/quant.h"
-#include "weights/gguf_write.h"
+#include "files/gguf_write.h"
 #include "make/make.h"
 
 static uint64_t below(uint64_t *dice, uint64_t n)
@@ -15,43 +15,43 @@ static uint64_t below(uint64_t *dice, uint64_t n)
 /* ---- seeds ---- */
 
 /* Every kind of key. */
-static void put_keys(struct weights_writer *w)
+static void put_keys(struct gguf_writer *w)
 {
     static const uint64_t numbers[4] = {1, 2, 3, 0xffffffffffffffffu};
-    static const struct weights_str strs[3] = {{"alpha", 5}, {"", 0}, {"beta", 4}};
+    static const struct gguf_str strs[3] = {{"alpha", 5}, {"", 0}, {"beta", 4}};
     char key[32];
     for (uint32_t kind = 0; kind <= 12; kind++) {
-        if (kind == WEIGHTS_STRING || kind == WEIGHTS_ARRAY || kind == WEIGHTS_BOOL) continue;
+        if (kind == GGUF_STRING || kind == GGUF_ARRAY || kind == GGUF_BOOL) continue;
         snprintf(key, sizeof key, "scalar.%u", (unsigned)kind);
-        weights_writer_put_scalar(w, key, (enum weights_kind)kind, numbers);
+        gguf_writer_put_scalar(w, key, (enum gguf_kind)kind, numbers);
         snprintf(key, sizeof key, "array.%u", (unsigned)kind);
-        weights_writer_put_array(w, key, (enum weights_kind)kind, numbers, 4);
+        gguf_writer_put_array(w, key, (enum gguf_kind)kind, numbers, 4);
     }
-    weights_writer_put_bool(w, "bool", true);
-    weights_writer_put_array(w, "bools", WEIGHTS_BOOL, "\1\0\1", 3);
-    weights_writer_put_str(w, "general.architecture", "llama");
-    weights_writer_put_strs(w, "strings", strs, 3);
-    weights_writer_put_array(w, "none", WEIGHTS_F32, NULL, 0);
-    weights_writer_put_u32(w, "general.alignment", 32);
+    gguf_writer_put_bool(w, "bool", true);
+    gguf_writer_put_array(w, "bools", GGUF_BOOL, "\1\0\1", 3);
+    gguf_writer_put_str(w, "general.architecture", "llama");
+    gguf_writer_put_strs(w, "strings", strs, 3);
+    gguf_writer_put_array(w, "none", GGUF_F32, NULL, 0);
+    gguf_writer_put_u32(w, "general.alignment", 32);
 }
 
 /* One tensor of every type, with 1 to 4 dimensions. */
-static void put_tensors(struct weights_writer *w)
+static void put_tensors(struct gguf_writer *w)
 {
     static const uint8_t zeros[4096];
     int64_t ne[4] = {256, 2, 1, 2};
     for (size_t i = 0; quant_info_at(i); i++)
-        weights_writer_add_tensor(w, quant_info_at(i)->name, quant_info_at(i)->type, 1 + (int)i % 4, ne);
+        gguf_writer_add_tensor(w, quant_info_at(i)->name, quant_info_at(i)->type, 1 + (int)i % 4, ne);
     for (size_t i = 0; quant_info_at(i); i++) {
         size_t row;
         quant_row_bytes(quant_info_at(i)->type, 256, &row);
-        weights_writer_data(w, zeros, row * (i % 4 == 0 ? 1 : i % 4 == 3 ? 4 : 2));
+        gguf_writer_data(w, zeros, row * (i % 4 == 0 ? 1 : i % 4 == 3 ? 4 : 2));
     }
 }
 
 static int make_seed(int i, const char *path)
 {
-    struct weights_writer *w;
+    struct gguf_writer *w;
     struct weights_make_settings s = weights_make_default();
     if (i == 3) { /* a whole small model: many tensors, a vocabulary */
         s.shape = "tiny-qwen3-40";
@@ -59,14 +59,14 @@ static int make_seed(int i, const char *path)
         s.n_layer = 1;
         return weights_make_model(path, &s, NULL);
     }
-    if (weights_writer_open(&w, path, NULL) < 0) return -1;
+    if (gguf_writer_open(&w, path, NULL) < 0) return -1;
     if (i != 1) put_keys(w);
     if (i == 2) {
-        weights_writer_put_u32(w, "split.count", 1);
-        weights_writer_put_u32(w, "split.no", 0);
+        gguf_writer_put_u32(w, "split.count", 1);
+        gguf_writer_put_u32(w, "split.no", 0);
     }
     if (i != 0) put_tensors(w);
-    return weights_writer_commit(&w, NULL);
+    return gguf_writer_commit(&w, NULL);
 }
 
 /* ---- fields of a valid file ---- */
@@ -88,8 +88,8 @@ static uint64_t note(struct walk *w, uint32_t bytes)
 static void walk_value(struct walk *w, uint64_t kind, uint64_t n)
 {
     static const uint8_t width[13] = {1, 1, 2, 2, 4, 4, 4, 1, 0, 0, 8, 8, 8};
-    for (uint64_t i = 0; kind == WEIGHTS_STRING && i < n; i++) w->at += note(w, 8);
-    if (kind != WEIGHTS_STRING) w->at += width[kind] * n;
+    for (uint64_t i = 0; kind == GGUF_STRING && i < n; i++) w->at += note(w, 8);
+    if (kind != GGUF_STRING) w->at += width[kind] * n;
 }
 
 static void walk_file(struct walk *w)
@@ -101,7 +101,7 @@ static void walk_file(struct walk *w)
         uint64_t n = 1;
         w->at += note(w, 8);
         uint64_t kind = note(w, 4);
-        if (kind == WEIGHTS_ARRAY) {
+        if (kind == GGUF_ARRAY) {
             kind = note(w, 4);
             n = note(w, 8);
         }

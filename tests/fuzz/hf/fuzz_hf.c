@@ -358,9 +358,9 @@ static volatile uint64_t sink; /* keeps the reads */
 static void touch(const struct weights *w)
 {
     for (size_t i = 0; i < weights_kv_count(w); i++) {
-        const struct weights_kv *kv = weights_kv_at(w, i);
-        for (uint64_t k = 0; kv->elem == WEIGHTS_STRING && k < kv->n; k++) {
-            struct weights_str s = weights_kv_str(kv, k);
+        const struct gguf_kv *kv = weights_kv_at(w, i);
+        for (uint64_t k = 0; kv->elem == GGUF_STRING && k < kv->n; k++) {
+            struct gguf_str s = gguf_kv_str(kv, k);
             for (size_t c = 0; c < s.n; c++) sink += (uint8_t)s.s[c];
         }
     }

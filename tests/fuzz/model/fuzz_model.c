@@ -85,9 +85,9 @@ static void note_values(struct seed *s, size_t *at, uint64_t kind, uint64_t n)
     static const uint8_t width[13] = {1, 1, 2, 2, 4, 4, 4, 1, 0, 0, 8, 8, 8};
     for (uint64_t i = 0; i < n; i++) {
         bool noted = n <= 16 || i % 64 == 0;
-        if (kind == WEIGHTS_STRING && noted)
+        if (kind == GGUF_STRING && noted)
             note_text(s, at, true);
-        else if (kind == WEIGHTS_STRING)
+        else if (kind == GGUF_STRING)
             *at += 8 + peek(s, *at);
         else if (noted && width[kind] != 2)
             note(s, at, width[kind], true);
@@ -104,7 +104,7 @@ static void walk(struct seed *s)
         uint64_t n = 1;
         note_text(s, &at, false);
         uint64_t kind = note(s, &at, 4, false);
-        if (kind == WEIGHTS_ARRAY) {
+        if (kind == GGUF_ARRAY) {
             kind = note(s, &at, 4, false);
             n = note(s, &at, 8, false);
         }
@@ -157,19 +157,19 @@ static void open_adapter(struct seed *s, struct seed *base, const char *folder)
 {
     static const uint8_t zero[1 << 20];
     struct lutra_error err;
-    struct weights_writer *w;
-    struct weights_str arch = {"", 0};
+    struct gguf_writer *w;
+    struct gguf_str arch = {"", 0};
     char made[160], name[128], text[64];
     if (weights_open(&base->weights, base->path, &err) < 0) fuzz_fail("%s", err.what);
     weights_opt_str(base->weights, "general.architecture", &arch, &err);
     snprintf(text, sizeof text, "%.*s", (int)arch.n, arch.s);
     snprintf(s->name, sizeof s->name, "adapter of %.24s", base->name);
     snprintf(made, sizeof made, "%s/adapter.gguf", folder);
-    if (weights_writer_open(&w, made, &err) < 0) fuzz_fail("%s", err.what);
-    weights_writer_put_str(w, "general.type", "adapter");
-    weights_writer_put_str(w, "adapter.type", "lora");
-    weights_writer_put_str(w, "general.architecture", text);
-    weights_writer_put_f32(w, "adapter.lora.alpha", 8);
+    if (gguf_writer_open(&w, made, &err) < 0) fuzz_fail("%s", err.what);
+    gguf_writer_put_str(w, "general.type", "adapter");
+    gguf_writer_put_str(w, "adapter.type", "lora");
+    gguf_writer_put_str(w, "general.architecture", text);
+    gguf_writer_put_f32(w, "adapter.lora.alpha", 8);
     for (int pass = 0; pass < 2; pass++)
         for (size_t i = 0; i < weights_tensor_count(base->weights); i++) {
             const struct tensor *t = weights_tensor_at(base->weights, i);
@@ -178,12 +178,12 @@ static void open_adapter(struct seed *s, struct seed *base, const char *folder)
                 int64_t ne[3] = {b ? RANK : t->ne[0], b ? t->ne[1] : RANK, t->ne[2]};
                 snprintf(name, sizeof name, "%s.lora_%c", t->name, b ? 'b' : 'a');
                 if (pass == 0)
-                    weights_writer_add_tensor(w, name, QUANT_F16, t->n_dim, ne);
+                    gguf_writer_add_tensor(w, name, QUANT_F16, t->n_dim, ne);
                 else
-                    weights_writer_data(w, zero, (size_t)(ne[0] * ne[1] * ne[2]) * 2);
+                    gguf_writer_data(w, zero, (size_t)(ne[0] * ne[1] * ne[2]) * 2);
             }
         }
-    if (weights_writer_commit(&w, &err) < 0) fuzz_fail("%s", err.what);
+    if (gguf_writer_commit(&w, &err) < 0) fuzz_fail("%s", err.what);
     keep(s, made);
     s->base = base;
 }

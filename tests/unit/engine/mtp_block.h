@@ -8,7 +8,7 @@
 #include "engine_fixture.h"
 
 #include "quant/quant.h"
-#include "weights/gguf_write.h"
+#include "files/gguf_write.h"
 #include "weights/weights.h"
 
 /* repeats: a block that always says the token which it has read; else one of random weights.  without, narrow: suffixes
@@ -21,7 +21,7 @@ struct mtp_form {
 struct mtp_maker {
     const struct mtp_form *form;
     struct weights *from;
-    struct weights_writer *to;
+    struct gguf_writer *to;
     int n_layer, source; /* whose tensors the block's are copies of: the last that attends */
     int64_t d;
     bool writing;
@@ -44,7 +44,7 @@ static inline void mtp_floats(struct mtp_maker *m, const char *suffix, int64_t n
     int64_t ne[2] = {n_in, n_out}, n = n_in * (n_out ? n_out : 1);
     snprintf(name, sizeof name, "blk.%d.nextn.%s.weight", m->n_layer, suffix);
     if (!m->writing) {
-        weights_writer_add_tensor(m->to, name, QUANT_F32, n_out ? 2 : 1, ne);
+        gguf_writer_add_tensor(m->to, name, QUANT_F32, n_out ? 2 : 1, ne);
         return;
     }
     float *x = malloc((size_t)n * sizeof *x);
@@ -52,7 +52,7 @@ static inline void mtp_floats(struct mtp_maker *m, const char *suffix, int64_t n
         x[i] = n_out ? mtp_random(m) / sqrtf((float)n_in) : 1 + 0.1f * mtp_random(m);
         if (m->form->repeats) x[i] = !n_out || i % n_in == i / n_in; /* the token's embedding comes out as it goes in */
     }
-    weights_writer_data(m->to, x, (size_t)n * sizeof *x);
+    gguf_writer_data(m->to, x, (size_t)n * sizeof *x);
     free(x);
 }
 
@@ -64,12 +64,12 @@ static inline void mtp_copy(struct mtp_maker *m, const struct tensor *t)
     if (m->form->without && strstr(t->name, m->form->without)) return;
     snprintf(name, sizeof name, "blk.%d.%s", m->n_layer, t->name + strlen(source));
     if (!m->writing) {
-        weights_writer_add_tensor(m->to, name, t->type, t->n_dim, t->ne);
+        gguf_writer_add_tensor(m->to, name, t->type, t->n_dim, t->ne);
         return;
     }
     void *zero = calloc(1, t->bytes);
     bool last = strstr(name, "attn_output") || strstr(name, "ffn_down");
-    weights_writer_data(m->to, m->form->repeats && last ? zero : t->data, t->bytes);
+    gguf_writer_data(m->to, m->form->repeats && last ? zero : t->data, t->bytes);
     free(zero);
 }
 
@@ -78,9 +78,9 @@ static inline void mtp_tensors(struct mtp_maker *m)
     for (size_t i = 0; i < weights_tensor_count(m->from); i++) {
         const struct tensor *t = weights_tensor_at(m->from, i);
         if (m->writing)
-            weights_writer_data(m->to, t->data, t->bytes);
+            gguf_writer_data(m->to, t->data, t->bytes);
         else
-            weights_writer_add_tensor(m->to, t->name, t->type, t->n_dim, t->ne);
+            gguf_writer_add_tensor(m->to, t->name, t->type, t->n_dim, t->ne);
     }
     for (size_t i = 0; i < weights_tensor_count(m->from); i++) mtp_copy(m, weights_tensor_at(m->from, i));
     mtp_floats(m, "enorm", m->d, 0);
@@ -92,12 +92,12 @@ static inline void mtp_tensors(struct mtp_maker *m)
 static inline void add_mtp_block(const char *path, const struct mtp_form *form)
 {
     char made[192], key[96], arch[64], name[64];
-    struct weights_str s = {"", 0};
+    struct gguf_str s = {"", 0};
     uint32_t n = 0;
     struct mtp_maker m = {.form = form, .seed = 7};
     snprintf(made, sizeof made, "%s.mtp", path);
     OK(weights_open(&m.from, path, err));
-    OK(weights_writer_open(&m.to, made, err));
+    OK(gguf_writer_open(&m.to, made, err));
     OK(weights_get_str(m.from, "general.architecture", &s, err));
     snprintf(arch, sizeof arch, "%.*s", (int)s.n, s.s);
     snprintf(key, sizeof key, "%s.block_count", arch);
@@ -109,14 +109,14 @@ static inline void add_mtp_block(const char *path, const struct mtp_form *form)
     }
     m.d = weights_tensor_find(m.from, "token_embd.weight")->ne[0];
     for (size_t i = 0; i < weights_kv_count(m.from); i++)
-        if (strcmp(weights_kv_at(m.from, i)->key, key) != 0) weights_writer_copy(m.to, weights_kv_at(m.from, i));
-    weights_writer_put_u32(m.to, key, n + 1);
+        if (strcmp(weights_kv_at(m.from, i)->key, key) != 0) gguf_writer_copy(m.to, weights_kv_at(m.from, i));
+    gguf_writer_put_u32(m.to, key, n + 1);
     snprintf(key, sizeof key, "%s.nextn_predict_layers", arch);
-    weights_writer_put_u32(m.to, key, 1);
+    gguf_writer_put_u32(m.to, key, 1);
     mtp_tensors(&m);
     m.writing = true;
     mtp_tensors(&m);
-    OK(weights_writer_commit(&m.to, err));
+    OK(gguf_writer_commit(&m.to, err));
     weights_close(&m.from);
     assert_int_equal(rename(made, path), 0);
 }

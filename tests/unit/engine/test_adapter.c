@@ -7,7 +7,7 @@
 #include "engine_fixture.h"
 
 #include "quant/quant.h"
-#include "weights/gguf_write.h"
+#include "files/gguf_write.h"
 #include "weights/weights.h"
 
 enum { N_TOKEN = 40, N_PAIR_MOST = 8, RANK = 6 };
@@ -35,24 +35,24 @@ static void make_pair(int i, float *a, int64_t n_in, float *b, int64_t n_out, in
     for (int64_t k = 0; k < n_out * rank; k++) b[k] = roundf(noise(&state) * 8192) / 8192;
 }
 
-static void write_floats(struct weights_writer *w, enum quant_type kind, const float *x, size_t n)
+static void write_floats(struct gguf_writer *w, enum quant_type kind, const float *x, size_t n)
 {
     void *half = malloc(n * 2);
     if (kind == QUANT_F16) quant_info_of(QUANT_F16)->quantize(x, half, n);
-    weights_writer_data(w, kind == QUANT_F16 ? half : x, kind == QUANT_F16 ? n * 2 : n * 4);
+    gguf_writer_data(w, kind == QUANT_F16 ? half : x, kind == QUANT_F16 ? n * 2 : n * 4);
     free(half);
 }
 
 static void write_adapter(const char *path, const char *model, const struct adapter *d)
 {
     struct weights *base;
-    struct weights_writer *w;
+    struct gguf_writer *w;
     OK(weights_open(&base, model, err));
-    OK(weights_writer_open(&w, path, err));
-    weights_writer_put_str(w, "general.type", "adapter");
-    weights_writer_put_str(w, "adapter.type", d->type ? d->type : "lora");
-    weights_writer_put_str(w, "general.architecture", d->arch);
-    weights_writer_put_f32(w, "adapter.lora.alpha", d->alpha);
+    OK(gguf_writer_open(&w, path, err));
+    gguf_writer_put_str(w, "general.type", "adapter");
+    gguf_writer_put_str(w, "adapter.type", d->type ? d->type : "lora");
+    gguf_writer_put_str(w, "general.architecture", d->arch);
+    gguf_writer_put_f32(w, "adapter.lora.alpha", d->alpha);
     for (int pass = 0; pass < 2; pass++)
         for (int i = 0; i < d->n; i++) {
             const struct tensor *t = weights_tensor_find(base, d->base[i]);
@@ -64,16 +64,15 @@ static void write_adapter(const char *path, const char *model, const struct adap
             if (d->flat) n = 1;
             make_pair(i, a, n * n_in, b, n * n_out, d->rank);
             snprintf(name, sizeof name, "%s.lora_a", d->base[i]);
-            if (pass == 0) weights_writer_add_tensor(w, name, d->kind, n_dim, (int64_t[]){n_in, d->rank, n});
+            if (pass == 0) gguf_writer_add_tensor(w, name, d->kind, n_dim, (int64_t[]){n_in, d->rank, n});
             if (pass == 1) write_floats(w, d->kind, a, (size_t)(n * n_in * d->rank));
             snprintf(name, sizeof name, "%s.lora_b", d->base[i]);
-            if (pass == 0 && !d->no_b)
-                weights_writer_add_tensor(w, name, d->kind, n_dim, (int64_t[]){d->rank, n_out, n});
+            if (pass == 0 && !d->no_b) gguf_writer_add_tensor(w, name, d->kind, n_dim, (int64_t[]){d->rank, n_out, n});
             if (pass == 1 && !d->no_b) write_floats(w, d->kind, b, (size_t)(n * n_out * d->rank));
             free(a);
             free(b);
         }
-    OK(weights_writer_commit(&w, err));
+    OK(gguf_writer_commit(&w, err));
     weights_close(&base);
 }
 

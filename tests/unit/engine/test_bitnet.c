@@ -4,7 +4,7 @@
  * them, bit for bit where the scales are powers of two.  And files that do not say how text is split.
  */
 #include "engine_fixture.h"
-#include "weights/gguf_write.h"
+#include "files/gguf_write.h"
 #include "make/make.h"
 #include "weights/weights.h"
 
@@ -33,35 +33,35 @@ static void write_without(bool beside, float gate, const char *key, const char *
 {
     static float x[MAX_FLOATS];
     struct weights *from;
-    struct weights_writer *w;
+    struct gguf_writer *w;
     char name[64];
     const int64_t one = 1;
     OK(weights_open(&from, plain, err));
-    OK(weights_writer_open(&w, other, err));
+    OK(gguf_writer_open(&w, other, err));
     for (size_t i = 0; i < weights_kv_count(from); i++) {
-        const struct weights_kv *kv = weights_kv_at(from, i);
-        if (strcmp(kv->key, key) != 0 && strcmp(kv->key, key2) != 0) weights_writer_copy(w, kv);
+        const struct gguf_kv *kv = weights_kv_at(from, i);
+        if (strcmp(kv->key, key) != 0 && strcmp(kv->key, key2) != 0) gguf_writer_copy(w, kv);
     }
     for (size_t i = 0; i < weights_tensor_count(from); i++) {
         const struct tensor *t = weights_tensor_at(from, i);
-        weights_writer_add_tensor(w, t->name, t->type, t->n_dim, t->ne);
+        gguf_writer_add_tensor(w, t->name, t->type, t->n_dim, t->ne);
     }
     for (size_t i = 0; beside && i < 2 * N_SCALED; i++) {
         snprintf(name, sizeof name, "blk.%zu.%s.scale", i / N_SCALED, scaled[i % N_SCALED].base);
-        weights_writer_add_tensor(w, name, QUANT_F32, 1, &one);
+        gguf_writer_add_tensor(w, name, QUANT_F32, 1, &one);
     }
     for (size_t i = 0; i < weights_tensor_count(from); i++) {
         const struct tensor *t = weights_tensor_at(from, i);
         assert_true(t->bytes <= sizeof x);
         memcpy(x, t->data, t->bytes);
         for (size_t k = 0; !beside && k < t->bytes / sizeof *x; k++) x[k] *= scale_of(t->name);
-        weights_writer_data(w, x, t->bytes);
+        gguf_writer_data(w, x, t->bytes);
     }
     for (size_t i = 0; beside && i < 2 * N_SCALED; i++) {
         bool is_gate = !strcmp(scaled[i % N_SCALED].base, "ffn_gate");
-        weights_writer_data(w, is_gate ? &gate : &scaled[i % N_SCALED].scale, sizeof(float));
+        gguf_writer_data(w, is_gate ? &gate : &scaled[i % N_SCALED].scale, sizeof(float));
     }
-    OK(weights_writer_commit(&w, err));
+    OK(gguf_writer_commit(&w, err));
     weights_close(&from);
 }
 

@@ -5,7 +5,7 @@
 #include <pthread.h>
 
 #include "engine_fixture.h"
-#include "weights/gguf_write.h"
+#include "files/gguf_write.h"
 #include "weights/weights.h"
 
 enum { N_MAX = 512 };
@@ -144,13 +144,13 @@ static void a_length_says_where_a_message_ends(void **state)
 static void add_templates(const char *from, const char *to)
 {
     struct weights *w;
-    struct weights_writer *out;
+    struct gguf_writer *out;
     OK(weights_open(&w, from, err));
-    OK(weights_writer_open(&out, to, err));
-    for (size_t i = 0; i < weights_kv_count(w); i++) weights_writer_copy(out, weights_kv_at(w, i));
-    weights_writer_put_str(out, "tokenizer.chat_template.tool_use", "tools: {{ messages[0].content }}");
-    weights_writer_put_str(out, "tokenizer.chat_template.rag", "");
-    OK(weights_writer_commit(&out, err));
+    OK(gguf_writer_open(&out, to, err));
+    for (size_t i = 0; i < weights_kv_count(w); i++) gguf_writer_copy(out, weights_kv_at(w, i));
+    gguf_writer_put_str(out, "tokenizer.chat_template.tool_use", "tools: {{ messages[0].content }}");
+    gguf_writer_put_str(out, "tokenizer.chat_template.rag", "");
+    OK(gguf_writer_commit(&out, err));
     weights_close(&w);
 }
 

@@ -4,7 +4,8 @@
  * texts.
  */
 #include "engine_fixture.h"
-#include "weights/gguf_write.h"
+#include "files/gguf_write.h"
+#include "weights/weights.h"
 
 static char heard[4096];
 
@@ -16,18 +17,18 @@ static void hear(void *user, enum lutra_log_level level, const char *line)
 }
 
 /* The metadata of a tiny model with more keys, opened for its vocabulary only. */
-static lutra_model *open_with(lutra_runtime *rt, const char *base, void (*put)(struct weights_writer *))
+static lutra_model *open_with(lutra_runtime *rt, const char *base, void (*put)(struct gguf_writer *))
 {
     char path[300];
     struct weights *from;
-    struct weights_writer *w;
+    struct gguf_writer *w;
     lutra_model *m;
     snprintf(path, sizeof path, "%s.sampling.gguf", base);
     OK(weights_open(&from, base, err));
-    OK(weights_writer_open(&w, path, err));
-    for (size_t i = 0; i < weights_kv_count(from); i++) weights_writer_copy(w, weights_kv_at(from, i));
+    OK(gguf_writer_open(&w, path, err));
+    for (size_t i = 0; i < weights_kv_count(from); i++) gguf_writer_copy(w, weights_kv_at(from, i));
     put(w);
-    OK(weights_writer_commit(&w, err));
+    OK(gguf_writer_commit(&w, err));
     weights_close(&from);
     struct lutra_model_settings set;
     lutra_model_settings_init(&set, sizeof set);
@@ -38,26 +39,26 @@ static lutra_model *open_with(lutra_runtime *rt, const char *base, void (*put)(s
     return m;
 }
 
-static void put_good(struct weights_writer *w)
+static void put_good(struct gguf_writer *w)
 {
     int32_t all = -1;
-    weights_writer_put_f32(w, "general.sampling.temp", 0.6f);
-    weights_writer_put_u32(w, "general.sampling.top_k", 20);
-    weights_writer_put_str(w, "general.sampling.top_p", "0.9");
-    weights_writer_put_scalar(w, "general.sampling.penalty_last_n", WEIGHTS_I32, &all);
-    weights_writer_put_f32(w, "general.sampling.xtc_threshold", 0.25f);
-    weights_writer_put_u32(w, "general.sampling.mirostat", 2);
-    weights_writer_put_str(w, "general.sampling.sequence", "top_k;temperature");
+    gguf_writer_put_f32(w, "general.sampling.temp", 0.6f);
+    gguf_writer_put_u32(w, "general.sampling.top_k", 20);
+    gguf_writer_put_str(w, "general.sampling.top_p", "0.9");
+    gguf_writer_put_scalar(w, "general.sampling.penalty_last_n", GGUF_I32, &all);
+    gguf_writer_put_f32(w, "general.sampling.xtc_threshold", 0.25f);
+    gguf_writer_put_u32(w, "general.sampling.mirostat", 2);
+    gguf_writer_put_str(w, "general.sampling.sequence", "top_k;temperature");
 }
 
-static void put_bad(struct weights_writer *w)
+static void put_bad(struct gguf_writer *w)
 {
-    weights_writer_put_f32(w, "general.sampling.temp", NAN);
-    weights_writer_put_f32(w, "general.sampling.top_k", 20.5f);
-    weights_writer_put_str(w, "general.sampling.top_p", "0.9x");
-    weights_writer_put_f32(w, "general.sampling.min_p", 3);
-    weights_writer_put_u32(w, "general.sampling.mirostat", 7);
-    weights_writer_put_str(w, "general.sampling.sequence", "top_k;magic");
+    gguf_writer_put_f32(w, "general.sampling.temp", NAN);
+    gguf_writer_put_f32(w, "general.sampling.top_k", 20.5f);
+    gguf_writer_put_str(w, "general.sampling.top_p", "0.9x");
+    gguf_writer_put_f32(w, "general.sampling.min_p", 3);
+    gguf_writer_put_u32(w, "general.sampling.mirostat", 7);
+    gguf_writer_put_str(w, "general.sampling.sequence", "top_k;magic");
 }
 
 static void a_file_has_defaults(void **state)

@@ -121,7 +121,7 @@ static void check_experts(const struct weights *w, const struct weights_shape *s
 
 static void check_keys(const struct weights *w, const struct weights_shape *s)
 {
-    struct weights_str arch;
+    struct gguf_str arch;
     assert_int_equal(weights_get_str(w, "general.architecture", &arch, NULL), 0);
     assert_memory_equal(arch.s, s->arch, arch.n);
     assert_int_equal(arch_u32(w, s->arch, "block_count"), s->n_layer);
@@ -210,41 +210,41 @@ static void vocabulary_is_complete(void **state)
     (void)state;
     struct weights_make_settings s = settings("tiny-llama", QUANT_F16);
     struct weights *w = make(&s);
-    const struct weights_kv *tokens, *merges;
+    const struct gguf_kv *tokens, *merges;
     int32_t types[512];
     uint64_t n;
     uint32_t bos = 0, eos = 0;
-    assert_int_equal(weights_get_array(w, "tokenizer.ggml.tokens", WEIGHTS_STRING, &tokens, NULL), 0);
-    assert_int_equal(weights_get_array(w, "tokenizer.ggml.merges", WEIGHTS_STRING, &merges, NULL), 0);
+    assert_int_equal(weights_get_array(w, "tokenizer.ggml.tokens", GGUF_STRING, &tokens, NULL), 0);
+    assert_int_equal(weights_get_array(w, "tokenizer.ggml.merges", GGUF_STRING, &merges, NULL), 0);
     assert_int_equal(weights_copy_i32(w, "tokenizer.ggml.token_type", types, 512, &n, NULL), 0);
     assert_true(tokens->n == 512 && n == 512 && merges->n > 10);
     assert_int_equal(weights_get_u32(w, "tokenizer.ggml.bos_token_id", &bos, NULL), 0);
     assert_int_equal(weights_get_u32(w, "tokenizer.ggml.eos_token_id", &eos, NULL), 0);
-    assert_memory_equal(weights_kv_str(tokens, bos).s, "<|begin_of_text|>", 17);
-    assert_memory_equal(weights_kv_str(tokens, eos).s, "<|end_of_text|>", 15);
+    assert_memory_equal(gguf_kv_str(tokens, bos).s, "<|begin_of_text|>", 17);
+    assert_memory_equal(gguf_kv_str(tokens, eos).s, "<|end_of_text|>", 15);
     assert_true(types[bos] == 3 && types[eos] == 3 && types[400] == 5 && types[0] == 1);
-    assert_memory_equal(weights_kv_str(tokens, 'A').s, "A", 1);
-    assert_memory_equal(weights_kv_str(tokens, ' ').s, "\xc4\xa0", 2);  /* U+0120 */
-    assert_memory_equal(weights_kv_str(tokens, '\n').s, "\xc4\x8a", 2); /* U+010A */
-    assert_memory_equal(weights_kv_str(tokens, 173).s, "\xc5\x83", 2);  /* the last that is moved: U+0143 */
-    assert_memory_equal(weights_kv_str(tokens, 174).s, "\xc2\xae", 2);
-    assert_memory_equal(weights_kv_str(tokens, 255).s, "\xc3\xbf", 2);
+    assert_memory_equal(gguf_kv_str(tokens, 'A').s, "A", 1);
+    assert_memory_equal(gguf_kv_str(tokens, ' ').s, "\xc4\xa0", 2);  /* U+0120 */
+    assert_memory_equal(gguf_kv_str(tokens, '\n').s, "\xc4\x8a", 2); /* U+010A */
+    assert_memory_equal(gguf_kv_str(tokens, 173).s, "\xc5\x83", 2);  /* the last that is moved: U+0143 */
+    assert_memory_equal(gguf_kv_str(tokens, 174).s, "\xc2\xae", 2);
+    assert_memory_equal(gguf_kv_str(tokens, 255).s, "\xc3\xbf", 2);
     for (uint64_t i = 0; i < 512; i++) { /* all different */
-        struct weights_str a = weights_kv_str(tokens, i);
+        struct gguf_str a = gguf_kv_str(tokens, i);
         for (uint64_t k = 0; k < i; k++) {
-            struct weights_str b = weights_kv_str(tokens, k);
+            struct gguf_str b = gguf_kv_str(tokens, k);
             assert_false(a.n == b.n && memcmp(a.s, b.s, a.n) == 0);
         }
     }
     for (uint64_t i = 0; i < merges->n; i++) { /* the result and both parts of every merge are tokens */
-        struct weights_str m = weights_kv_str(merges, i), t = weights_kv_str(tokens, 256 + i);
+        struct gguf_str m = gguf_kv_str(merges, i), t = gguf_kv_str(tokens, 256 + i);
         const char *gap = memchr(m.s, ' ', m.n);
         size_t left = (size_t)(gap - m.s), right = m.n - left - 1, found = 0;
         assert_int_equal(t.n, left + right);
         assert_memory_equal(t.s, m.s, left);
         assert_memory_equal(t.s + left, gap + 1, right);
         for (uint64_t k = 0; k < 256 + i; k++) {
-            struct weights_str p = weights_kv_str(tokens, k);
+            struct gguf_str p = gguf_kv_str(tokens, k);
             found += p.n == left && memcmp(p.s, m.s, left) == 0;
             found += p.n == right && memcmp(p.s, gap + 1, right) == 0;
         }
@@ -262,8 +262,8 @@ static void tokenizer_of_another_file(void **state)
     s = settings("tiny-qwen3", QUANT_F16);
     s.tokenizer = in_folder("donor.gguf");
     struct weights *w = make(&s);
-    const struct weights_kv *tokens;
-    assert_int_equal(weights_get_array(w, "tokenizer.ggml.tokens", WEIGHTS_STRING, &tokens, NULL), 0);
+    const struct gguf_kv *tokens;
+    assert_int_equal(weights_get_array(w, "tokenizer.ggml.tokens", GGUF_STRING, &tokens, NULL), 0);
     assert_int_equal(tokens->n, 600);
     check_shape(w, "token_embd.weight", 256, 600);
     weights_close(&w);
@@ -415,7 +415,7 @@ static void groups_are_models(void **state)
         if (weights_open(&w, in_folder(folder), &err) < 0) fail_msg("%u: %s", (unsigned)i, err.what);
         check_tensors(w, weights_shape_find(s.shape));
         check_keys(w, weights_shape_find(s.shape));
-        struct weights_str zeros;
+        struct gguf_str zeros;
         assert_int_equal(weights_get_str(w, "lutra.zeros", &zeros, NULL), 0);
         assert_memory_equal(zeros.s, "v2; layers for v1 0", 19);
         const struct tensor *t = weights_tensor_find(w, "blk.1.ffn_down.weight");

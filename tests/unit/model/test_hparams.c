@@ -17,14 +17,15 @@
 #include <cmocka.h>
 
 #include "model/model.h"
-#include "weights/gguf_write.h"
+#include "files/gguf_write.h"
+#include "weights/weights.h"
 #include "make/make.h"
 
 enum { MAX_CHANGE = 3 };
 
 struct change {
     const char *key;
-    enum weights_kind kind; /* of value; WEIGHTS_STRING: text */
+    enum gguf_kind kind; /* of value; GGUF_STRING: text */
     const void *value;
 };
 
@@ -56,12 +57,12 @@ static int clean(void **state)
     return 0;
 }
 
-static void put(struct weights_writer *w, const struct change *c)
+static void put(struct gguf_writer *w, const struct change *c)
 {
-    if (c->kind == WEIGHTS_STRING)
-        weights_writer_put_str(w, c->key, c->value);
+    if (c->kind == GGUF_STRING)
+        gguf_writer_put_str(w, c->key, c->value);
     else
-        weights_writer_put_scalar(w, c->key, c->kind, c->value);
+        gguf_writer_put_scalar(w, c->key, c->kind, c->value);
 }
 
 static const char *source = plain;
@@ -70,27 +71,27 @@ static const char *source = plain;
 static struct weights *change(const struct change *list, const char *extra_tensor)
 {
     struct weights *from, *to;
-    struct weights_writer *w;
+    struct gguf_writer *w;
     struct lutra_error err;
-    if (weights_open(&from, source, &err) < 0 || weights_writer_open(&w, changed, &err) < 0) fail_msg("%s", err.what);
+    if (weights_open(&from, source, &err) < 0 || gguf_writer_open(&w, changed, &err) < 0) fail_msg("%s", err.what);
     for (size_t i = 0; i < weights_kv_count(from); i++) {
-        const struct weights_kv *kv = weights_kv_at(from, i);
+        const struct gguf_kv *kv = weights_kv_at(from, i);
         bool kept = true;
         for (int k = 0; k < MAX_CHANGE && list[k].key; k++) kept &= strcmp(kv->key, list[k].key) != 0;
-        if (kept) weights_writer_copy(w, kv);
+        if (kept) gguf_writer_copy(w, kv);
     }
     for (int k = 0; k < MAX_CHANGE && list[k].key; k++) put(w, &list[k]);
     for (size_t i = 0; i < weights_tensor_count(from); i++) {
         const struct tensor *t = weights_tensor_at(from, i);
-        weights_writer_add_tensor(w, t->name, t->type, t->n_dim, t->ne);
+        gguf_writer_add_tensor(w, t->name, t->type, t->n_dim, t->ne);
     }
     const int64_t ne = 8;
     const float values[8] = {0};
-    if (extra_tensor) weights_writer_add_tensor(w, extra_tensor, QUANT_F32, 1, &ne);
+    if (extra_tensor) gguf_writer_add_tensor(w, extra_tensor, QUANT_F32, 1, &ne);
     for (size_t i = 0; i < weights_tensor_count(from); i++)
-        weights_writer_data(w, weights_tensor_at(from, i)->data, weights_tensor_at(from, i)->bytes);
-    if (extra_tensor) weights_writer_data(w, values, sizeof values);
-    if (weights_writer_commit(&w, &err) < 0) fail_msg("%s", err.what);
+        gguf_writer_data(w, weights_tensor_at(from, i)->data, weights_tensor_at(from, i)->bytes);
+    if (extra_tensor) gguf_writer_data(w, values, sizeof values);
+    if (gguf_writer_commit(&w, &err) < 0) fail_msg("%s", err.what);
     weights_close(&from);
     if (weights_open(&to, changed, &err) < 0) fail_msg("%s", err.what);
     return to;
@@ -105,13 +106,13 @@ static void rope_scaling_is_read_as_llama_cpp_does(void **state)
         struct change change[MAX_CHANGE];
         float scale;
     } cases[] = {
-        {{{SCALING "factor", WEIGHTS_F32, &four}}, 0.25f},
-        {{{SCALING "type", WEIGHTS_STRING, "linear"}, {SCALING "factor", WEIGHTS_F32, &four}}, 0.25f},
-        {{{SCALING "type", WEIGHTS_STRING, "none"}, {SCALING "factor", WEIGHTS_F32, &four}}, 1},
-        {{{SCALING "type", WEIGHTS_STRING, "linear"}, {SCALING "factor", WEIGHTS_F32, &zero}}, 1},
-        {{{"llama.rope.scale_linear", WEIGHTS_F32, &two}}, 0.5f},
-        {{{"llama.rope.scale_linear", WEIGHTS_F32, &two}, {SCALING "factor", WEIGHTS_F32, &four}}, 0.25f},
-        {{{"llama.rope.scale_linear", WEIGHTS_F32, &two}, {SCALING "type", WEIGHTS_STRING, "none"}}, 1},
+        {{{SCALING "factor", GGUF_F32, &four}}, 0.25f},
+        {{{SCALING "type", GGUF_STRING, "linear"}, {SCALING "factor", GGUF_F32, &four}}, 0.25f},
+        {{{SCALING "type", GGUF_STRING, "none"}, {SCALING "factor", GGUF_F32, &four}}, 1},
+        {{{SCALING "type", GGUF_STRING, "linear"}, {SCALING "factor", GGUF_F32, &zero}}, 1},
+        {{{"llama.rope.scale_linear", GGUF_F32, &two}}, 0.5f},
+        {{{"llama.rope.scale_linear", GGUF_F32, &two}, {SCALING "factor", GGUF_F32, &four}}, 0.25f},
+        {{{"llama.rope.scale_linear", GGUF_F32, &two}, {SCALING "type", GGUF_STRING, "none"}}, 1},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         struct weights *w = change(cases[i].change, NULL);
@@ -132,23 +133,23 @@ static void what_would_run_wrong_is_refused_by_its_key(void **state)
         struct change change;
         const char *tensor, *word; /* word NULL: it opens */
     } cases[] = {
-        {{"llama.rope.dimension_count", WEIGHTS_U32, &part}, NULL, "rope.dimension_count"},
-        {{"llama.attention.causal", WEIGHTS_BOOL, &no}, NULL, "attention.causal"},
-        {{"llama.attention.causal", WEIGHTS_BOOL, &yes}, NULL, NULL},
-        {{"llama.attention.sliding_window", WEIGHTS_U32, &inside}, NULL, NULL}, /* Mistral 7B's */
-        {{"llama.attention.sliding_window", WEIGHTS_U32, &as_long}, NULL, NULL},
-        {{SCALING "type", WEIGHTS_STRING, "su"}, NULL, "'su'"},
-        {{"llama.attention.temperature_scale", WEIGHTS_F32, &two}, NULL, "temperature_scale"},
-        {{"llama.logit_scale", WEIGHTS_F32, &two}, NULL, "logit_scale"},
-        {{SCALING "type", WEIGHTS_STRING, "yarn"}, NULL, NULL},
-        {{"llama.expert_count", WEIGHTS_U32, &experts}, NULL, "experts"},
-        {{"general.architecture", WEIGHTS_STRING, "mamba"}, NULL, "'mamba'"},
-        {{"general.architecture", WEIGHTS_STRING, "clip"}, NULL, "part of a model (mmproj)"},
-        {{"general.name", WEIGHTS_STRING, "x"}, "blk.0.attn_sub_norm.weight", "attn_sub_norm"},
+        {{"llama.rope.dimension_count", GGUF_U32, &part}, NULL, "rope.dimension_count"},
+        {{"llama.attention.causal", GGUF_BOOL, &no}, NULL, "attention.causal"},
+        {{"llama.attention.causal", GGUF_BOOL, &yes}, NULL, NULL},
+        {{"llama.attention.sliding_window", GGUF_U32, &inside}, NULL, NULL}, /* Mistral 7B's */
+        {{"llama.attention.sliding_window", GGUF_U32, &as_long}, NULL, NULL},
+        {{SCALING "type", GGUF_STRING, "su"}, NULL, "'su'"},
+        {{"llama.attention.temperature_scale", GGUF_F32, &two}, NULL, "temperature_scale"},
+        {{"llama.logit_scale", GGUF_F32, &two}, NULL, "logit_scale"},
+        {{SCALING "type", GGUF_STRING, "yarn"}, NULL, NULL},
+        {{"llama.expert_count", GGUF_U32, &experts}, NULL, "experts"},
+        {{"general.architecture", GGUF_STRING, "mamba"}, NULL, "'mamba'"},
+        {{"general.architecture", GGUF_STRING, "clip"}, NULL, "part of a model (mmproj)"},
+        {{"general.name", GGUF_STRING, "x"}, "blk.0.attn_sub_norm.weight", "attn_sub_norm"},
     };
     static const uint32_t n_ctx = 256;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        struct change list[MAX_CHANGE] = {cases[i].change, {"llama.context_length", WEIGHTS_U32, &n_ctx}};
+        struct change list[MAX_CHANGE] = {cases[i].change, {"llama.context_length", GGUF_U32, &n_ctx}};
         struct weights *w = change(list, cases[i].tensor);
         struct model *m;
         struct lutra_error err = {.what = ""};
@@ -172,7 +173,7 @@ static void windows_are_refused_where_nobody_has_them(void **state)
     source = path;
     for (int k = 0; k < 2; k++) {
         static const uint32_t all = 1024;
-        struct change list[MAX_CHANGE] = {{"qwen3.attention.sliding_window", WEIGHTS_U32, k ? &all : &inside}};
+        struct change list[MAX_CHANGE] = {{"qwen3.attention.sliding_window", GGUF_U32, k ? &all : &inside}};
         struct weights *w = change(list, NULL);
         struct model *m;
         struct lutra_error err = {.what = ""};
@@ -196,22 +197,21 @@ static void recurrent_sizes_are_checked(void **state)
         int code;
         const char *word;
     } cases[] = {
-        {"tiny-qwen35", {"general.name", WEIGHTS_STRING, "x"}, 0, NULL},
-        {"tiny-qwen35", {"qwen35.ssm.state_size", WEIGHTS_U32, &odd}, LUTRA_E_FORMAT, "value heads of 24"},
-        {"tiny-qwen35", {"qwen35.ssm.state_size", WEIGHTS_U32, &many}, LUTRA_E_FORMAT, "ssm.state_size"},
-        {"tiny-qwen35", {"qwen35.ssm.group_count", WEIGHTS_U32, &three}, LUTRA_E_FORMAT, "3 key heads"},
-        {"tiny-qwen35", {"qwen35.ssm.conv_kernel", WEIGHTS_U32, &ten}, LUTRA_E_FORMAT, "ssm.conv_kernel"},
-        {"tiny-qwen35", {"qwen35.ssm.conv_kernel", WEIGHTS_U32, &five}, LUTRA_E_FORMAT, "ssm_conv1d"},
-        {"tiny-qwen35", {"qwen35.full_attention_interval", WEIGHTS_U32, &two_layers}, LUTRA_E_NOT_FOUND,
-            "blk.1.attn_q"},
-        {"tiny-qwen35", {"qwen35.full_attention_interval", WEIGHTS_U32, &none}, LUTRA_E_FORMAT, "full_attention"},
-        {"tiny-qwen35", {"qwen35.nextn_predict_layers", WEIGHTS_U32, &many}, LUTRA_E_FORMAT, "nextn_predict"},
-        {"tiny-lfm2", {"general.name", WEIGHTS_STRING, "x"}, 0, NULL},
-        {"tiny-lfm2", {"lfm2.shortconv.l_cache", WEIGHTS_U32, &none}, LUTRA_E_FORMAT, "shortconv.l_cache"},
-        {"tiny-lfm2", {"lfm2.shortconv.l_cache", WEIGHTS_U32, &five}, LUTRA_E_FORMAT, "shortconv.conv"},
-        {"tiny-lfm2", {"lfm2.attention.head_count_kv", WEIGHTS_U32, &none}, LUTRA_E_NOT_FOUND, "shortconv.in_proj"},
-        {"tiny-lfm2moe", {"lfm2moe.expert_gating_func", WEIGHTS_U32, &three}, LUTRA_E_UNSUPPORTED, "gating_func"},
-        {"tiny-lfm2moe", {"lfm2moe.leading_dense_block_count", WEIGHTS_U32, &ten}, LUTRA_E_FORMAT, "leading_dense"},
+        {"tiny-qwen35", {"general.name", GGUF_STRING, "x"}, 0, NULL},
+        {"tiny-qwen35", {"qwen35.ssm.state_size", GGUF_U32, &odd}, LUTRA_E_FORMAT, "value heads of 24"},
+        {"tiny-qwen35", {"qwen35.ssm.state_size", GGUF_U32, &many}, LUTRA_E_FORMAT, "ssm.state_size"},
+        {"tiny-qwen35", {"qwen35.ssm.group_count", GGUF_U32, &three}, LUTRA_E_FORMAT, "3 key heads"},
+        {"tiny-qwen35", {"qwen35.ssm.conv_kernel", GGUF_U32, &ten}, LUTRA_E_FORMAT, "ssm.conv_kernel"},
+        {"tiny-qwen35", {"qwen35.ssm.conv_kernel", GGUF_U32, &five}, LUTRA_E_FORMAT, "ssm_conv1d"},
+        {"tiny-qwen35", {"qwen35.full_attention_interval", GGUF_U32, &two_layers}, LUTRA_E_NOT_FOUND, "blk.1.attn_q"},
+        {"tiny-qwen35", {"qwen35.full_attention_interval", GGUF_U32, &none}, LUTRA_E_FORMAT, "full_attention"},
+        {"tiny-qwen35", {"qwen35.nextn_predict_layers", GGUF_U32, &many}, LUTRA_E_FORMAT, "nextn_predict"},
+        {"tiny-lfm2", {"general.name", GGUF_STRING, "x"}, 0, NULL},
+        {"tiny-lfm2", {"lfm2.shortconv.l_cache", GGUF_U32, &none}, LUTRA_E_FORMAT, "shortconv.l_cache"},
+        {"tiny-lfm2", {"lfm2.shortconv.l_cache", GGUF_U32, &five}, LUTRA_E_FORMAT, "shortconv.conv"},
+        {"tiny-lfm2", {"lfm2.attention.head_count_kv", GGUF_U32, &none}, LUTRA_E_NOT_FOUND, "shortconv.in_proj"},
+        {"tiny-lfm2moe", {"lfm2moe.expert_gating_func", GGUF_U32, &three}, LUTRA_E_UNSUPPORTED, "gating_func"},
+        {"tiny-lfm2moe", {"lfm2moe.leading_dense_block_count", GGUF_U32, &ten}, LUTRA_E_FORMAT, "leading_dense"},
     };
     struct weights_make_settings set = weights_make_default();
     char path[64];
@@ -245,14 +245,14 @@ static void gemma2_has_caps_and_windows(void **state)
         int window;
         float attention_cap, logit_cap; /* 0 with window 0: refused */
     } cases[] = {
-        {{"general.name", WEIGHTS_STRING, "x"}, 64, 50, 30},
-        {{"gemma2.attention.sliding_window", WEIGHTS_U32, &three}, 3, 50, 30},
-        {{"gemma2.attn_logit_softcapping", WEIGHTS_F32, &zero}, 64, 0, 30},
-        {{"gemma2.final_logit_softcapping", WEIGHTS_F32, &two}, 64, 50, 2},
-        {{"gemma2.attention.sliding_window", WEIGHTS_U32, &none}, 0, 0, 0},
-        {{"gemma2.attn_logit_softcapping", WEIGHTS_F32, &below}, 0, 0, 0},
-        {{"gemma2.final_logit_softcapping", WEIGHTS_F32, &below}, 0, 0, 0},
-        {{"gemma2.logit_scale", WEIGHTS_F32, &two}, 0, 0, 0},
+        {{"general.name", GGUF_STRING, "x"}, 64, 50, 30},
+        {{"gemma2.attention.sliding_window", GGUF_U32, &three}, 3, 50, 30},
+        {{"gemma2.attn_logit_softcapping", GGUF_F32, &zero}, 64, 0, 30},
+        {{"gemma2.final_logit_softcapping", GGUF_F32, &two}, 64, 50, 2},
+        {{"gemma2.attention.sliding_window", GGUF_U32, &none}, 0, 0, 0},
+        {{"gemma2.attn_logit_softcapping", GGUF_F32, &below}, 0, 0, 0},
+        {{"gemma2.final_logit_softcapping", GGUF_F32, &below}, 0, 0, 0},
+        {{"gemma2.logit_scale", GGUF_F32, &two}, 0, 0, 0},
     };
     struct weights_make_settings set = weights_make_default();
     char path[64];
@@ -354,8 +354,8 @@ static void heads_have_any_even_size_from_8_to_512(void **state)
     weights_close(&w);
     static const uint32_t refused[] = {6, 65, 514};
     for (size_t i = 0; i < sizeof refused / sizeof *refused; i++) {
-        const struct change list[MAX_CHANGE] = {{"llama.attention.key_length", WEIGHTS_U32, &refused[i]},
-            {"llama.attention.value_length", WEIGHTS_U32, &refused[i]}};
+        const struct change list[MAX_CHANGE] = {{"llama.attention.key_length", GGUF_U32, &refused[i]},
+            {"llama.attention.value_length", GGUF_U32, &refused[i]}};
         w = change(list, NULL);
         assert_int_equal(model_open(&m, w, &err), LUTRA_E_UNSUPPORTED);
         assert_non_null(strstr(err.what, "only even numbers from 8 to 512"));
@@ -373,11 +373,11 @@ static void encoders_see_the_whole_text(void **state)
         struct change change[MAX_CHANGE];
         const char *word; /* NULL: it opens */
     } cases[] = {{"tiny-bert", {{0}}, NULL}, {"tiny-nomic-bert", {{0}}, NULL},
-        {"tiny-gemma-embedding", {{"gemma-embedding.attention.sliding_window", WEIGHTS_U32, &window}}, NULL},
-        {"tiny-bert", {{"bert.attention.causal", WEIGHTS_BOOL, &yes}}, "causal"},
-        {"tiny-bert", {{"bert.context_length", WEIGHTS_U32, &inside}}, "position_embd.weight"},
-        {"tiny-bert", {{"bert.attention.max_alibi_bias", WEIGHTS_F32, &four}}, "ALiBi"},
-        {"tiny-nomic-bert", {{"nomic-bert.expert_count", WEIGHTS_U32, &experts}}, "experts"}};
+        {"tiny-gemma-embedding", {{"gemma-embedding.attention.sliding_window", GGUF_U32, &window}}, NULL},
+        {"tiny-bert", {{"bert.attention.causal", GGUF_BOOL, &yes}}, "causal"},
+        {"tiny-bert", {{"bert.context_length", GGUF_U32, &inside}}, "position_embd.weight"},
+        {"tiny-bert", {{"bert.attention.max_alibi_bias", GGUF_F32, &four}}, "ALiBi"},
+        {"tiny-nomic-bert", {{"nomic-bert.expert_count", GGUF_U32, &experts}}, "experts"}};
     char other[sizeof plain + 16];
     snprintf(other, sizeof other, "%s.encoder", plain);
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
@@ -456,16 +456,16 @@ static void bitnet_is_told_its_activation(void **state)
     static const uint32_t one = 1;
     static const struct {
         const char *shape, *key;
-        enum weights_kind kind;
+        enum gguf_kind kind;
         const void *value;
         enum op_kind gate; /* OP_COUNT: refused */
     } cases[] = {
-        {"tiny-bitnet", "general.name", WEIGHTS_STRING, "x", OP_SWIGLU},
-        {"tiny-bitnet", "bitnet.hidden_activation", WEIGHTS_STRING, "relu2", OP_RELU2},
-        {"tiny-bitnet", "bitnet.hidden_activation", WEIGHTS_STRING, "gelu", OP_COUNT},
-        {"tiny-bitnet", "bitnet.hidden_activation", WEIGHTS_U32, &one, OP_COUNT},
-        {"tiny-bitnet-b1.58", "general.name", WEIGHTS_STRING, "x", OP_RELU2},
-        {"tiny-bitnet-b1.58", "bitnet-b1.58.hidden_activation", WEIGHTS_STRING, "silu", OP_SWIGLU},
+        {"tiny-bitnet", "general.name", GGUF_STRING, "x", OP_SWIGLU},
+        {"tiny-bitnet", "bitnet.hidden_activation", GGUF_STRING, "relu2", OP_RELU2},
+        {"tiny-bitnet", "bitnet.hidden_activation", GGUF_STRING, "gelu", OP_COUNT},
+        {"tiny-bitnet", "bitnet.hidden_activation", GGUF_U32, &one, OP_COUNT},
+        {"tiny-bitnet-b1.58", "general.name", GGUF_STRING, "x", OP_RELU2},
+        {"tiny-bitnet-b1.58", "bitnet-b1.58.hidden_activation", GGUF_STRING, "silu", OP_SWIGLU},
     };
     char path[64];
     snprintf(path, sizeof path, "/tmp/lutra-hparams-%d-bitnet.gguf", (int)getpid());
@@ -506,11 +506,10 @@ static void join(void *user, const char *sentence)
 static void everything_a_file_lacks_is_told(void **state)
 {
     (void)state;
-    static const struct change known[MAX_CHANGE] = {{"llama.attention.causal", WEIGHTS_BOOL, &no},
-        {SCALING "type", WEIGHTS_STRING, "su"}, {"llama.rope.dimension_count", WEIGHTS_U32, &part}};
-    static const struct change unknown[MAX_CHANGE] = {{"general.architecture", WEIGHTS_STRING, "mamba"},
-        {"mamba.attention.sliding_window", WEIGHTS_U32, &inside},
-        {"mamba.final_logit_softcapping", WEIGHTS_F32, &four}};
+    static const struct change known[MAX_CHANGE] = {{"llama.attention.causal", GGUF_BOOL, &no},
+        {SCALING "type", GGUF_STRING, "su"}, {"llama.rope.dimension_count", GGUF_U32, &part}};
+    static const struct change unknown[MAX_CHANGE] = {{"general.architecture", GGUF_STRING, "mamba"},
+        {"mamba.attention.sliding_window", GGUF_U32, &inside}, {"mamba.final_logit_softcapping", GGUF_F32, &four}};
     static const char *const words[][4] = {{"causal", "'su'", "dimension_count", "blk.0.extra"},
         {"'mamba'", "sliding_window", "final_logit_softcapping", " are)"}};
     for (int i = 0; i < 3; i++) {

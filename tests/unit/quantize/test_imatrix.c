@@ -15,7 +15,7 @@
 #include "quantize/imatrix.h"
 #include "quantize/mix.h"
 #include "quantize/weighted.h"
-#include "weights/gguf_write.h"
+#include "files/gguf_write.h"
 #include "weights/weights.h"
 
 static struct lutra_error err;
@@ -105,9 +105,9 @@ static void damage(void **state)
 
 enum { EXPERTS = 3, COLUMNS = 256, OUTPUTS = 4 };
 
-static void add_f32(struct weights_writer *w, const char *name, int n_dim, const int64_t *ne)
+static void add_f32(struct gguf_writer *w, const char *name, int n_dim, const int64_t *ne)
 {
-    assert_int_equal(weights_writer_add_tensor(w, name, QUANT_F32, n_dim, ne), 0);
+    assert_int_equal(gguf_writer_add_tensor(w, name, QUANT_F32, n_dim, ne), 0);
 }
 
 /* What experts saw: 8 rows, 2 and none, of the same mean squares where there were any. */
@@ -120,7 +120,7 @@ static double mean_square(size_t expert, size_t column)
 static void write_experts(bool dat)
 {
     static const float counts[EXPERTS] = {8, 2, 0};
-    struct weights_writer *w;
+    struct gguf_writer *w;
     if (dat) {
         struct imatrix *m;
         struct imatrix_entry *e;
@@ -132,27 +132,27 @@ static void write_experts(bool dat)
         imatrix_close(&m);
         return;
     }
-    assert_int_equal(weights_writer_open(&w, in_folder("experts"), &err), 0);
+    assert_int_equal(gguf_writer_open(&w, in_folder("experts"), &err), 0);
     add_f32(w, "blk.0.x.weight.in_sum2", 2, (const int64_t[]){COLUMNS, EXPERTS});
     add_f32(w, "blk.0.x.weight.counts", 2, (const int64_t[]){1, EXPERTS});
     for (size_t i = 0; i < EXPERTS * COLUMNS; i++) {
         float sum = (float)mean_square(i / COLUMNS, i % COLUMNS) * counts[i / COLUMNS];
-        weights_writer_data(w, &sum, sizeof sum);
+        gguf_writer_data(w, &sum, sizeof sum);
     }
-    weights_writer_data(w, counts, sizeof counts);
-    assert_int_equal(weights_writer_commit(&w, &err), 0);
+    gguf_writer_data(w, counts, sizeof counts);
+    assert_int_equal(gguf_writer_commit(&w, &err), 0);
 }
 
 static void write_matrix(float *x)
 {
-    struct weights_writer *w;
-    assert_int_equal(weights_writer_open(&w, in_folder("model"), &err), 0);
-    weights_writer_put_str(w, "general.architecture", "llama");
+    struct gguf_writer *w;
+    assert_int_equal(gguf_writer_open(&w, in_folder("model"), &err), 0);
+    gguf_writer_put_str(w, "general.architecture", "llama");
     add_f32(w, "blk.0.x.weight", 3, (const int64_t[]){COLUMNS, OUTPUTS, EXPERTS});
     for (size_t i = 0; i < EXPERTS * OUTPUTS * COLUMNS; i++)
         x[i] = (float)((i * 2654435761u >> 8 & 0xffff) % 2001) / 1000 - 1;
-    weights_writer_data(w, x, EXPERTS * OUTPUTS * COLUMNS * sizeof *x);
-    assert_int_equal(weights_writer_commit(&w, &err), 0);
+    gguf_writer_data(w, x, EXPERTS * OUTPUTS * COLUMNS * sizeof *x);
+    assert_int_equal(gguf_writer_commit(&w, &err), 0);
 }
 
 /* Each expert's rows are weighed by its own columns, whose means do not depend on how many rows it saw. */

@@ -485,10 +485,10 @@ static void real_files_open(void **state)
         if (access(path, R_OK) != 0) continue;
         found++;
         if (weights_open(&w, path, &err) < 0) fail_msg("%s", err.what);
-        struct weights_str s;
+        struct gguf_str s;
         assert_int_equal(weights_get_str(w, "tokenizer.ggml.model", &s, NULL), 0);
-        const struct weights_kv *tokens;
-        assert_int_equal(weights_get_array(w, "tokenizer.ggml.tokens", WEIGHTS_STRING, &tokens, NULL), 0);
+        const struct gguf_kv *tokens;
+        assert_int_equal(weights_get_array(w, "tokenizer.ggml.tokens", GGUF_STRING, &tokens, NULL), 0);
         assert_true(tokens->n >= 1024);
         if (i < 2) assert_int_equal(weights_tensor_count(w), 2 + 4 * 12);
         weights_close(&w);

@@ -9,35 +9,36 @@
 #include <cmocka.h>
 
 #include "unit/weights/build.h"
-#include "weights/gguf_write.h"
+#include "files/gguf_write.h"
+#include "weights/weights.h"
 
 static struct weights *w;
 static struct lutra_error err;
 
 static int open_sample(void **state)
 {
-    struct weights_writer *out;
-    if (test_folder_make(state) < 0 || weights_writer_open(&out, in_folder("m.gguf"), NULL) < 0) return -1;
+    struct gguf_writer *out;
+    if (test_folder_make(state) < 0 || gguf_writer_open(&out, in_folder("m.gguf"), NULL) < 0) return -1;
     int64_t big = (int64_t)1 << 40, minus = -3;
     double d = 2.5, huge = 1e300;
     uint16_t u16 = 65535;
     uint8_t per_layer[3] = {8, 4, 2};
     int32_t mixed[2] = {5, -5};
-    struct weights_str strs[1] = {{"x", 1}};
-    weights_writer_put_u32(out, "u32", 7);
-    weights_writer_put_scalar(out, "u16", WEIGHTS_U16, &u16);
-    weights_writer_put_scalar(out, "big", WEIGHTS_I64, &big);
-    weights_writer_put_scalar(out, "minus", WEIGHTS_I64, &minus);
-    weights_writer_put_scalar(out, "f64", WEIGHTS_F64, &d);
-    weights_writer_put_scalar(out, "huge", WEIGHTS_F64, &huge);
-    weights_writer_put_f32(out, "f32", 0.5f);
-    weights_writer_put_bool(out, "bool", true);
-    weights_writer_put_str(out, "str", "text");
-    weights_writer_put_array(out, "layers", WEIGHTS_U8, per_layer, 3);
-    weights_writer_put_array(out, "mixed", WEIGHTS_I32, mixed, 2);
-    weights_writer_put_array(out, "wide", WEIGHTS_I64, &big, 1);
-    weights_writer_put_strs(out, "strs", strs, 1);
-    if (weights_writer_commit(&out, NULL) < 0) return -1;
+    struct gguf_str strs[1] = {{"x", 1}};
+    gguf_writer_put_u32(out, "u32", 7);
+    gguf_writer_put_scalar(out, "u16", GGUF_U16, &u16);
+    gguf_writer_put_scalar(out, "big", GGUF_I64, &big);
+    gguf_writer_put_scalar(out, "minus", GGUF_I64, &minus);
+    gguf_writer_put_scalar(out, "f64", GGUF_F64, &d);
+    gguf_writer_put_scalar(out, "huge", GGUF_F64, &huge);
+    gguf_writer_put_f32(out, "f32", 0.5f);
+    gguf_writer_put_bool(out, "bool", true);
+    gguf_writer_put_str(out, "str", "text");
+    gguf_writer_put_array(out, "layers", GGUF_U8, per_layer, 3);
+    gguf_writer_put_array(out, "mixed", GGUF_I32, mixed, 2);
+    gguf_writer_put_array(out, "wide", GGUF_I64, &big, 1);
+    gguf_writer_put_strs(out, "strs", strs, 1);
+    if (gguf_writer_commit(&out, NULL) < 0) return -1;
     return weights_open(&w, in_folder("m.gguf"), NULL);
 }
 
@@ -80,7 +81,7 @@ static void other_types(void **state)
     (void)state;
     float f;
     bool b = false;
-    struct weights_str s;
+    struct gguf_str s;
     assert_int_equal(weights_get_f32(w, "f32", &f, &err), 0);
     assert_true(f == 0.5f);
     assert_int_equal(weights_get_f32(w, "f64", &f, &err), 0);
@@ -103,14 +104,14 @@ static void missing_keys(void **state)
     uint64_t n = 5;
     float f = 5;
     bool b = true;
-    struct weights_str s = {"d", 1};
-    const struct weights_kv *kv;
+    struct gguf_str s = {"d", 1};
+    const struct gguf_kv *kv;
     expect_text(weights_get_u32(w, "none", &u, &err), LUTRA_E_NOT_FOUND, "key 'none' is missing");
     expect_text(weights_get_u64(w, "none", &n, &err), LUTRA_E_NOT_FOUND, "is missing");
     expect_text(weights_get_f32(w, "none", &f, &err), LUTRA_E_NOT_FOUND, "is missing");
     expect_text(weights_get_bool(w, "none", &b, &err), LUTRA_E_NOT_FOUND, "is missing");
     expect_text(weights_get_str(w, "none", &s, &err), LUTRA_E_NOT_FOUND, "is missing");
-    expect_text(weights_get_array(w, "none", WEIGHTS_U8, &kv, &err), LUTRA_E_NOT_FOUND, "is missing");
+    expect_text(weights_get_array(w, "none", GGUF_U8, &kv, &err), LUTRA_E_NOT_FOUND, "is missing");
     expect_text(weights_get_layer_u32(w, "none", 0, &u, &err), LUTRA_E_NOT_FOUND, "is missing");
     assert_int_equal(weights_opt_u32(w, "none", &u, &err), 0);
     assert_int_equal(weights_opt_f32(w, "none", &f, &err), 0);
@@ -145,7 +146,7 @@ static void arrays(void **state)
     uint64_t n = 0;
     int32_t i32[3];
     float f32[3];
-    const struct weights_kv *kv;
+    const struct gguf_kv *kv;
     assert_int_equal(weights_copy_i32(w, "layers", NULL, UINT64_MAX, &n, &err), 0);
     assert_int_equal(n, 3);
     assert_int_equal(weights_copy_i32(w, "layers", i32, 3, &n, &err), 0);
@@ -156,10 +157,10 @@ static void arrays(void **state)
     expect_text(weights_copy_i32(w, "wide", i32, 3, &n, &err), LUTRA_E_FORMAT, "does not fit in a signed 32-bit");
     expect_text(weights_copy_f32(w, "layers", f32, 3, &n, &err), LUTRA_E_FORMAT, "an array of u8, not a float");
     expect_text(weights_copy_i32(w, "u32", i32, 3, &n, &err), LUTRA_E_FORMAT, "of type u32, not an array");
-    expect_text(weights_get_array(w, "layers", WEIGHTS_STRING, &kv, &err), LUTRA_E_FORMAT, "not an array of string");
+    expect_text(weights_get_array(w, "layers", GGUF_STRING, &kv, &err), LUTRA_E_FORMAT, "not an array of string");
     assert_null(kv);
-    assert_string_equal(weights_kind_name(WEIGHTS_F64), "f64");
-    assert_string_equal(weights_kind_name(13), "?");
+    assert_string_equal(gguf_kind_name(GGUF_F64), "f64");
+    assert_string_equal(gguf_kind_name(13), "?");
 }
 
 /* Control bytes of a key do not reach the message. */

@@ -13,7 +13,7 @@
 
 #include "base/hash.h"
 #include "unit/weights/build.h"
-#include "weights/gguf_write.h"
+#include "files/gguf_write.h"
 #include "weights/packed.h"
 
 static uint8_t first[4096 + 64], second[128];
@@ -24,12 +24,12 @@ static const struct packed_copy COPIES[3] = {{"panel.1", "a.weight", first, size
 /* A model file of one tensor of n words. */
 static void make_model(const char *name, const char *arch, int64_t n)
 {
-    struct weights_writer *w;
-    assert_int_equal(weights_writer_open(&w, in_folder(name), NULL), 0);
-    weights_writer_put_str(w, "general.architecture", arch);
-    weights_writer_add_tensor(w, "a.weight", QUANT_F32, 1, &n);
-    weights_writer_data(w, first, (size_t)n * 4);
-    assert_int_equal(weights_writer_commit(&w, NULL), 0);
+    struct gguf_writer *w;
+    assert_int_equal(gguf_writer_open(&w, in_folder(name), NULL), 0);
+    gguf_writer_put_str(w, "general.architecture", arch);
+    gguf_writer_add_tensor(w, "a.weight", QUANT_F32, 1, &n);
+    gguf_writer_data(w, first, (size_t)n * 4);
+    assert_int_equal(gguf_writer_commit(&w, NULL), 0);
 }
 
 static struct weights *open_model(const char *name)
@@ -120,14 +120,14 @@ static void another_model_is_refused(void **state)
 /* A packed copy of nothing with one key changed; version 0: without any.  sum: NULL, or [n]. */
 static void write_wrong(const char *name, const char *kind, uint32_t version, const uint64_t *sum, uint64_t n)
 {
-    struct weights_writer *w;
+    struct gguf_writer *w;
     uint64_t bytes = 1;
-    assert_int_equal(weights_writer_open(&w, in_folder(name), NULL), 0);
-    weights_writer_put_str(w, "general.architecture", kind);
-    if (version) weights_writer_put_u32(w, "lutra.packed.version", version);
-    if (version) weights_writer_put_scalar(w, "lutra.packed.source.bytes", WEIGHTS_U64, &bytes);
-    if (sum) weights_writer_put_array(w, "lutra.packed.sums", WEIGHTS_U64, sum, n);
-    assert_int_equal(weights_writer_commit(&w, NULL), 0);
+    assert_int_equal(gguf_writer_open(&w, in_folder(name), NULL), 0);
+    gguf_writer_put_str(w, "general.architecture", kind);
+    if (version) gguf_writer_put_u32(w, "lutra.packed.version", version);
+    if (version) gguf_writer_put_scalar(w, "lutra.packed.source.bytes", GGUF_U64, &bytes);
+    if (sum) gguf_writer_put_array(w, "lutra.packed.sums", GGUF_U64, sum, n);
+    assert_int_equal(gguf_writer_commit(&w, NULL), 0);
 }
 
 static void what_is_no_packed_copy_is_refused(void **state)
@@ -156,14 +156,14 @@ static void what_is_no_packed_copy_is_refused(void **state)
 static void a_copy_inside_a_page_is_not_found(void **state)
 {
     (void)state;
-    struct weights_writer *w;
+    struct gguf_writer *w;
     struct weights *packed;
     uint64_t sum;
     const int64_t ne[1] = {16};
-    assert_int_equal(weights_writer_open(&w, in_folder("odd.packed"), NULL), 0); /* alignment 32 */
-    weights_writer_add_tensor(w, "l.1/a", QUANT_F32, 1, ne);
-    weights_writer_data(w, first, 64);
-    assert_int_equal(weights_writer_commit(&w, NULL), 0);
+    assert_int_equal(gguf_writer_open(&w, in_folder("odd.packed"), NULL), 0); /* alignment 32 */
+    gguf_writer_add_tensor(w, "l.1/a", QUANT_F32, 1, ne);
+    gguf_writer_data(w, first, 64);
+    assert_int_equal(gguf_writer_commit(&w, NULL), 0);
     assert_int_equal(weights_open(&packed, in_folder("odd.packed"), NULL), 0);
     assert_int_equal(weights_tensor_at(packed, 0)->bytes, 64);
     assert_null(packed_find(packed, "l.1", "a", 64, &sum));

@@ -1,9 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#include "weights/gguf_write.h"
-
-#include "quant/quant.h"
-#include "base/temporary.h"
-#include "weights/weights_impl.h"
+#include "files/gguf_write.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -12,6 +8,11 @@
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
+
+#include "base/status.h"
+#include "base/temporary.h"
+#include "files/names.h"
+#include "quant/quant.h"
 
 enum { PIECE_BYTES = 8 << 20, MAX_ALIGNMENT = 4096, FIXED_BYTES = 24 };
 
@@ -26,7 +27,7 @@ struct planned {
     size_t bytes;
 };
 
-struct weights_writer {
+struct gguf_writer {
     int status;              /* the first failure */
     struct lutra_error what; /* and its description */
     int fd;
@@ -47,7 +48,7 @@ struct weights_writer {
 
 static const uint8_t zeros[MAX_ALIGNMENT];
 
-static uint64_t align_up(const struct weights_writer *w, uint64_t n)
+static uint64_t align_up(const struct gguf_writer *w, uint64_t n)
 {
     return (n + w->alignment - 1) / w->alignment * w->alignment;
 }
@@ -55,14 +56,14 @@ static uint64_t align_up(const struct weights_writer *w, uint64_t n)
 /* Notes the failure that sticks. */
 #define STICK(w, code, ...) ((w)->status = lutra_fail(&(w)->what, code, __VA_ARGS__))
 
-static int no_memory(struct weights_writer *w)
+static int no_memory(struct gguf_writer *w)
 {
     return STICK(w, LUTRA_E_NO_MEMORY, "%s: no memory to write the header", w->path);
 }
 
 /* ---- the header in memory ---- */
 
-static int append(struct weights_writer *w, struct bytes *b, const void *p, size_t n)
+static int append(struct gguf_writer *w, struct bytes *b, const void *p, size_t n)
 {
     if (w->status) return w->status;
     if (b->room - b->n < n) {
@@ -77,24 +78,24 @@ static int append(struct weights_writer *w, struct bytes *b, const void *p, size
     return 0;
 }
 
-static int append_u32(struct weights_writer *w, struct bytes *b, uint32_t v)
+static int append_u32(struct gguf_writer *w, struct bytes *b, uint32_t v)
 {
     return append(w, b, &v, sizeof v);
 }
 
-static int append_u64(struct weights_writer *w, struct bytes *b, uint64_t v)
+static int append_u64(struct gguf_writer *w, struct bytes *b, uint64_t v)
 {
     return append(w, b, &v, sizeof v);
 }
 
-static int append_str(struct weights_writer *w, struct bytes *b, const char *s, size_t n)
+static int append_str(struct gguf_writer *w, struct bytes *b, const char *s, size_t n)
 {
     append_u64(w, b, n);
     return append(w, b, s, n);
 }
 
 /* Starts a key: its name and type.  Everything before the data is still open. */
-static int put_key(struct weights_writer *w, const char *key, uint32_t kind)
+static int put_key(struct gguf_writer *w, const char *key, uint32_t kind)
 {
     if (w->status) return w->status;
     size_t n = strlen(key);
@@ -117,7 +118,7 @@ static int put_key(struct weights_writer *w, const char *key, uint32_t kind)
     return append_u32(w, &w->kv, kind);
 }
 
-int weights_writer_put_scalar(struct weights_writer *w, const char *key, enum weights_kind kind, const void *data)
+int gguf_writer_put_scalar(struct gguf_writer *w, const char *key, enum gguf_kind kind, const void *data)
 {
     size_t n = gguf_kind_bytes(kind);
     if (w->status) return w->status;
@@ -126,49 +127,48 @@ int weights_writer_put_scalar(struct weights_writer *w, const char *key, enum we
     return append(w, &w->kv, data, n);
 }
 
-int weights_writer_put_u32(struct weights_writer *w, const char *key, uint32_t value)
+int gguf_writer_put_u32(struct gguf_writer *w, const char *key, uint32_t value)
 {
-    return weights_writer_put_scalar(w, key, WEIGHTS_U32, &value);
+    return gguf_writer_put_scalar(w, key, GGUF_U32, &value);
 }
 
-int weights_writer_put_f32(struct weights_writer *w, const char *key, float value)
+int gguf_writer_put_f32(struct gguf_writer *w, const char *key, float value)
 {
-    return weights_writer_put_scalar(w, key, WEIGHTS_F32, &value);
+    return gguf_writer_put_scalar(w, key, GGUF_F32, &value);
 }
 
-int weights_writer_put_bool(struct weights_writer *w, const char *key, bool value)
+int gguf_writer_put_bool(struct gguf_writer *w, const char *key, bool value)
 {
     uint8_t byte = value;
-    return weights_writer_put_scalar(w, key, WEIGHTS_BOOL, &byte);
+    return gguf_writer_put_scalar(w, key, GGUF_BOOL, &byte);
 }
 
-static int put_string(struct weights_writer *w, const char *key, struct weights_str value)
+static int put_string(struct gguf_writer *w, const char *key, struct gguf_str value)
 {
-    TRY(put_key(w, key, WEIGHTS_STRING));
+    TRY(put_key(w, key, GGUF_STRING));
     return append_str(w, &w->kv, value.s, value.n);
 }
 
-int weights_writer_put_str(struct weights_writer *w, const char *key, const char *value)
+int gguf_writer_put_str(struct gguf_writer *w, const char *key, const char *value)
 {
-    return put_string(w, key, (struct weights_str){value, strlen(value)});
+    return put_string(w, key, (struct gguf_str){value, strlen(value)});
 }
 
-static int put_array_head(struct weights_writer *w, const char *key, enum weights_kind elem, uint64_t n)
+static int put_array_head(struct gguf_writer *w, const char *key, enum gguf_kind elem, uint64_t n)
 {
-    TRY(put_key(w, key, WEIGHTS_ARRAY));
+    TRY(put_key(w, key, GGUF_ARRAY));
     append_u32(w, &w->kv, elem);
     return append_u64(w, &w->kv, n);
 }
 
-int weights_writer_put_strs(struct weights_writer *w, const char *key, const struct weights_str *value, uint64_t n)
+int gguf_writer_put_strs(struct gguf_writer *w, const char *key, const struct gguf_str *value, uint64_t n)
 {
-    TRY(put_array_head(w, key, WEIGHTS_STRING, n));
+    TRY(put_array_head(w, key, GGUF_STRING, n));
     for (uint64_t i = 0; i < n; i++) TRY(append_str(w, &w->kv, value[i].s, value[i].n));
     return 0;
 }
 
-int weights_writer_put_array(
-    struct weights_writer *w, const char *key, enum weights_kind elem, const void *data, uint64_t n)
+int gguf_writer_put_array(struct gguf_writer *w, const char *key, enum gguf_kind elem, const void *data, uint64_t n)
 {
     size_t bytes;
     if (w->status) return w->status;
@@ -179,14 +179,14 @@ int weights_writer_put_array(
     return append(w, &w->kv, data, bytes);
 }
 
-int weights_writer_copy(struct weights_writer *w, const struct weights_kv *kv)
+int gguf_writer_copy(struct gguf_writer *w, const struct gguf_kv *kv)
 {
-    if (kv->kind == WEIGHTS_STRING) return put_string(w, kv->key, weights_kv_str(kv, 0));
-    if (kv->kind != WEIGHTS_ARRAY) return weights_writer_put_scalar(w, kv->key, kv->kind, kv->data);
-    if (kv->elem != WEIGHTS_STRING) return weights_writer_put_array(w, kv->key, kv->elem, kv->data, kv->n);
-    TRY(put_array_head(w, kv->key, WEIGHTS_STRING, kv->n));
+    if (kv->kind == GGUF_STRING) return put_string(w, kv->key, gguf_kv_str(kv, 0));
+    if (kv->kind != GGUF_ARRAY) return gguf_writer_put_scalar(w, kv->key, kv->kind, kv->data);
+    if (kv->elem != GGUF_STRING) return gguf_writer_put_array(w, kv->key, kv->elem, kv->data, kv->n);
+    TRY(put_array_head(w, kv->key, GGUF_STRING, kv->n));
     for (uint64_t i = 0; i < kv->n; i++) {
-        struct weights_str s = weights_kv_str(kv, i);
+        struct gguf_str s = gguf_kv_str(kv, i);
         TRY(append_str(w, &w->kv, s.s, s.n));
     }
     return 0;
@@ -194,17 +194,17 @@ int weights_writer_copy(struct weights_writer *w, const struct weights_kv *kv)
 
 /* ---- tensors ---- */
 
-int weights_writer_align(struct weights_writer *w, uint32_t alignment)
+int gguf_writer_align(struct gguf_writer *w, uint32_t alignment)
 {
     if (w->status) return w->status;
     if (w->n_tensor || alignment < 8 || alignment > MAX_ALIGNMENT || (alignment & (alignment - 1)))
         return STICK(w, LUTRA_E_ARGUMENT, "%s: alignment %u", w->path, (unsigned)alignment);
     w->alignment = alignment;
-    return weights_writer_put_u32(w, "general.alignment", alignment);
+    return gguf_writer_put_u32(w, "general.alignment", alignment);
 }
 
 static int check_tensor(
-    struct weights_writer *w, const char *name, enum quant_type type, int n_dim, const int64_t *ne, size_t *bytes)
+    struct gguf_writer *w, const char *name, enum quant_type type, int n_dim, const int64_t *ne, size_t *bytes)
 {
     size_t n = strlen(name);
     if (w->header_done) return STICK(w, LUTRA_E_ARGUMENT, "%s: tensor '%s' comes after data", w->path, name);
@@ -224,8 +224,7 @@ static int check_tensor(
     return 0;
 }
 
-int weights_writer_add_tensor(
-    struct weights_writer *w, const char *name, enum quant_type type, int n_dim, const int64_t *ne)
+int gguf_writer_add_tensor(struct gguf_writer *w, const char *name, enum quant_type type, int n_dim, const int64_t *ne)
 {
     size_t bytes;
     if (w->status) return w->status;
@@ -251,19 +250,19 @@ int weights_writer_add_tensor(
     return 0;
 }
 
-static uint64_t header_bytes(const struct weights_writer *w)
+static uint64_t header_bytes(const struct gguf_writer *w)
 {
     return align_up(w, FIXED_BYTES + w->kv.n + w->infos.n);
 }
 
-uint64_t weights_writer_file_bytes(const struct weights_writer *w)
+uint64_t gguf_writer_file_bytes(const struct gguf_writer *w)
 {
     return header_bytes(w) + w->offset;
 }
 
 /* ---- the file ---- */
 
-static int write_piece(struct weights_writer *w)
+static int write_piece(struct gguf_writer *w)
 {
     for (size_t at = 0; at < w->n_piece && w->status == 0;) {
         ssize_t done = write(w->fd, w->piece + at, w->n_piece - at);
@@ -276,7 +275,7 @@ static int write_piece(struct weights_writer *w)
     return w->status;
 }
 
-static int write_all(struct weights_writer *w, const void *p, size_t n)
+static int write_all(struct gguf_writer *w, const void *p, size_t n)
 {
     const uint8_t *at = p;
     while (n > 0 && w->status == 0) {
@@ -291,7 +290,7 @@ static int write_all(struct weights_writer *w, const void *p, size_t n)
 }
 
 /* Magic, version and counts. */
-static void fill_fixed(const struct weights_writer *w, uint8_t fixed[FIXED_BYTES])
+static void fill_fixed(const struct gguf_writer *w, uint8_t fixed[FIXED_BYTES])
 {
     uint32_t version = GGUF_VERSION;
     uint64_t n_tensor = w->n_tensor;
@@ -301,10 +300,10 @@ static void fill_fixed(const struct weights_writer *w, uint8_t fixed[FIXED_BYTES
     memcpy(fixed + 16, &w->n_kv, 8);
 }
 
-static int write_header(struct weights_writer *w)
+static int write_header(struct gguf_writer *w)
 {
     uint8_t fixed[FIXED_BYTES];
-    uint64_t total = weights_writer_file_bytes(w);
+    uint64_t total = gguf_writer_file_bytes(w);
     fill_fixed(w, fixed);
     if (w->header_done || w->status) return w->status;
     w->header_done = true;
@@ -318,7 +317,7 @@ static int write_header(struct weights_writer *w)
     return write_all(w, zeros, header_bytes(w) - FIXED_BYTES - w->kv.n - w->infos.n);
 }
 
-int weights_writer_data(struct weights_writer *w, const void *bytes, size_t n)
+int gguf_writer_data(struct gguf_writer *w, const void *bytes, size_t n)
 {
     const uint8_t *at = bytes;
     TRY(write_header(w));
@@ -339,7 +338,7 @@ int weights_writer_data(struct weights_writer *w, const void *bytes, size_t n)
     return w->status;
 }
 
-static int create_temporary(struct weights_writer *w)
+static int create_temporary(struct gguf_writer *w)
 {
     struct stat there;
     if (stat(w->path, &there) == 0 && !S_ISREG(there.st_mode)) /* a device or folder would be replaced, too */
@@ -350,10 +349,10 @@ static int create_temporary(struct weights_writer *w)
     return STICK(w, LUTRA_E_IO, "%s: cannot create: %s", w->temporary, strerror(errno));
 }
 
-int weights_writer_open(struct weights_writer **out, const char *path, struct lutra_error *err)
+int gguf_writer_open(struct gguf_writer **out, const char *path, struct lutra_error *err)
 {
     *out = NULL;
-    struct weights_writer *w = calloc(1, sizeof *w);
+    struct gguf_writer *w = calloc(1, sizeof *w);
     if (!w) return lutra_fail(err, LUTRA_E_NO_MEMORY, "no memory to write a model");
     w->fd = -1;
     w->alignment = GGUF_ALIGNMENT;
@@ -363,16 +362,16 @@ int weights_writer_open(struct weights_writer **out, const char *path, struct lu
                                  : lutra_fail(&w->what, LUTRA_E_NO_MEMORY, "no memory to write a model");
     if (rc < 0) {
         if (err) *err = w->what;
-        weights_writer_abort(&w);
+        gguf_writer_abort(&w);
         return rc;
     }
     *out = w;
     return 0;
 }
 
-int weights_writer_open_header(struct weights_writer **out, const char *label, struct lutra_error *err)
+int gguf_writer_open_header(struct gguf_writer **out, const char *label, struct lutra_error *err)
 {
-    struct weights_writer *w = calloc(1, sizeof *w);
+    struct gguf_writer *w = calloc(1, sizeof *w);
     *out = w;
     if (w) w->path = strdup(label);
     if (w && w->path) {
@@ -385,9 +384,9 @@ int weights_writer_open_header(struct weights_writer **out, const char *label, s
     return lutra_fail(err, LUTRA_E_NO_MEMORY, "%s: no memory for its metadata", label);
 }
 
-int weights_writer_header(struct weights_writer **writer, uint8_t **bytes, size_t *n, struct lutra_error *err)
+int gguf_writer_header(struct gguf_writer **writer, uint8_t **bytes, size_t *n, struct lutra_error *err)
 {
-    struct weights_writer *w = *writer;
+    struct gguf_writer *w = *writer;
     *bytes = w->status ? NULL : malloc(FIXED_BYTES + w->kv.n);
     if (*bytes) {
         *n = FIXED_BYTES + w->kv.n;
@@ -398,11 +397,11 @@ int weights_writer_header(struct weights_writer **writer, uint8_t **bytes, size_
     }
     int rc = w->status;
     if (rc < 0 && err) *err = w->what;
-    weights_writer_abort(writer);
+    gguf_writer_abort(writer);
     return rc;
 }
 
-static int finish(struct weights_writer *w)
+static int finish(struct gguf_writer *w)
 {
     TRY(write_header(w));
     if (w->current != w->n_tensor)
@@ -419,22 +418,22 @@ static int finish(struct weights_writer *w)
     return 0;
 }
 
-int weights_writer_status(const struct weights_writer *w)
+int gguf_writer_status(const struct gguf_writer *w)
 {
     return w->status;
 }
 
-int weights_writer_commit(struct weights_writer **w, struct lutra_error *err)
+int gguf_writer_commit(struct gguf_writer **w, struct lutra_error *err)
 {
     int rc = finish(*w);
     if (rc < 0 && err) *err = (*w)->what;
-    weights_writer_abort(w);
+    gguf_writer_abort(w);
     return rc;
 }
 
-void weights_writer_abort(struct weights_writer **writer)
+void gguf_writer_abort(struct gguf_writer **writer)
 {
-    struct weights_writer *w = *writer;
+    struct gguf_writer *w = *writer;
     if (!w) return;
     if (w->fd >= 0) {
         unlink(w->temporary);

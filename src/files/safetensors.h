@@ -11,10 +11,11 @@
  * {"name": {"dtype", "shape", "data_offsets": [begin, end]}, ..., "__metadata__": {...}}, then the data, which the
  * tensors cover without holes and without overlapping.
  */
-#ifndef LUTRA_WEIGHTS_SAFETENSORS_H
-#define LUTRA_WEIGHTS_SAFETENSORS_H
+#ifndef LUTRA_FILES_SAFETENSORS_H
+#define LUTRA_FILES_SAFETENSORS_H
 
-#include "weights/weights.h"
+#include "lutra/status.h"
+#include "ops/tensor.h"
 
 struct model_file;
 

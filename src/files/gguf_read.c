@@ -3,9 +3,9 @@
  * Parses a GGUF header out of a mapping.  The file is hostile: nothing is used as a size, count or offset before it
  * was compared with the bytes that are left.  Layout: docs/FORMATS.md.
  */
+#include "files/file.h"
 #include "quant/formats.h"
 #include "quant/quant.h"
-#include "weights/weights_impl.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -125,24 +125,24 @@ static int take_header(struct cursor *c, uint64_t *n_tensor, uint64_t *n_kv)
 size_t gguf_kind_bytes(uint32_t kind)
 {
     switch (kind) {
-    case WEIGHTS_U8:
-    case WEIGHTS_I8:
-    case WEIGHTS_BOOL: return 1;
-    case WEIGHTS_U16:
-    case WEIGHTS_I16: return 2;
-    case WEIGHTS_U32:
-    case WEIGHTS_I32:
-    case WEIGHTS_F32: return 4;
-    case WEIGHTS_U64:
-    case WEIGHTS_I64:
-    case WEIGHTS_F64: return 8;
+    case GGUF_U8:
+    case GGUF_I8:
+    case GGUF_BOOL: return 1;
+    case GGUF_U16:
+    case GGUF_I16: return 2;
+    case GGUF_U32:
+    case GGUF_I32:
+    case GGUF_F32: return 4;
+    case GGUF_U64:
+    case GGUF_I64:
+    case GGUF_F64: return 8;
     default: return 0;
     }
 }
 
 /* n strings, walked once: their offsets are kept so that element i is found at once.  8 bytes of memory for each
  * string, which has at least 8 bytes in the file. */
-static int take_strings(struct cursor *c, struct weights_kv *kv)
+static int take_strings(struct cursor *c, struct gguf_kv *kv)
 {
     if (kv->n > left(c) / 8)
         return FAIL(c, LUTRA_E_FORMAT, "%s: key '%s': %llu strings do not fit in the %zu bytes left", c->file->label,
@@ -164,48 +164,48 @@ static int take_strings(struct cursor *c, struct weights_kv *kv)
     return 0;
 }
 
-static int take_values(struct cursor *c, struct weights_kv *kv)
+static int take_values(struct cursor *c, struct gguf_kv *kv)
 {
     const uint8_t *p;
     size_t bytes;
     kv->data = c->file->base + c->at;
-    if (kv->elem == WEIGHTS_STRING) return take_strings(c, kv);
+    if (kv->elem == GGUF_STRING) return take_strings(c, kv);
     if (LUTRA_MUL_OVERFLOWS(kv->n, gguf_kind_bytes(kv->elem), &bytes) || bytes > left(c))
         return FAIL(c, LUTRA_E_FORMAT, "%s: key '%s': %llu values of type %s do not fit in the %zu bytes left",
-            c->file->label, show_name(kv->key).s, (unsigned long long)kv->n, weights_kind_name(kv->elem), left(c));
+            c->file->label, show_name(kv->key).s, (unsigned long long)kv->n, gguf_kind_name(kv->elem), left(c));
     TRY(take(c, bytes, "value", &p));
-    for (size_t i = 0; kv->elem == WEIGHTS_BOOL && i < bytes; i++)
+    for (size_t i = 0; kv->elem == GGUF_BOOL && i < bytes; i++)
         if (p[i] > 1)
             return FAIL(
                 c, LUTRA_E_FORMAT, "%s: key '%s': a bool of value %d", c->file->label, show_name(kv->key).s, p[i]);
     return 0;
 }
 
-static int take_kv(struct cursor *c, struct names *names, struct weights_kv *kv)
+static int take_kv(struct cursor *c, struct names *names, struct gguf_kv *kv)
 {
     uint32_t kind, elem;
     TRY(take_name(c, names, "key", GGUF_MAX_KEY, &kv->key));
     TRY(take_u32(c, "value type", &kind));
     elem = kind;
     kv->n = 1;
-    if (kind == WEIGHTS_ARRAY) {
+    if (kind == GGUF_ARRAY) {
         TRY(take_u32(c, "array element type", &elem));
         TRY(take_u64(c, "array length", &kv->n));
-        if (elem == WEIGHTS_ARRAY)
+        if (elem == GGUF_ARRAY)
             return FAIL(c, LUTRA_E_UNSUPPORTED, "%s: key '%s': arrays of arrays are not supported", c->file->label,
                 show_name(kv->key).s);
     }
-    if (elem != WEIGHTS_STRING && gguf_kind_bytes(elem) == 0)
+    if (elem != GGUF_STRING && gguf_kind_bytes(elem) == 0)
         return FAIL(c, LUTRA_E_FORMAT, "%s: key '%s': value type %u does not exist", c->file->label,
             show_name(kv->key).s, (unsigned)elem);
-    kv->kind = (enum weights_kind)kind;
-    kv->elem = (enum weights_kind)elem;
+    kv->kind = (enum gguf_kind)kind;
+    kv->elem = (enum gguf_kind)elem;
     return take_values(c, kv);
 }
 
 static int compare_keys(const void *a, const void *b)
 {
-    const struct weights_kv *const *x = a, *const *y = b;
+    const struct gguf_kv *const *x = a, *const *y = b;
     return strcmp((*x)->key, (*y)->key);
 }
 
@@ -227,7 +227,7 @@ static int take_metadata(struct cursor *c, struct model_file *file, uint64_t n_k
     return 0;
 }
 
-const struct weights_kv *gguf_kv_find(const struct model_file *file, const char *key)
+const struct gguf_kv *gguf_kv_find(const struct model_file *file, const char *key)
 {
     size_t lo = 0, hi = file->n_kv;
     while (lo < hi) {
@@ -244,9 +244,9 @@ const struct weights_kv *gguf_kv_find(const struct model_file *file, const char 
 
 int gguf_get_uint(const struct model_file *file, const char *key, uint64_t max, uint64_t *out, struct lutra_error *err)
 {
-    const struct weights_kv *kv = gguf_kv_find(file, key);
+    const struct gguf_kv *kv = gguf_kv_find(file, key);
     uint64_t v = 0;
-    if (kv && (kv->kind == WEIGHTS_ARRAY || !weights_kv_u64(kv, 0, &v) || v > max))
+    if (kv && (kv->kind == GGUF_ARRAY || !gguf_kv_u64(kv, 0, &v) || v > max))
         return lutra_fail(err, LUTRA_E_FORMAT, "%s: key '%s' is not an integer from 0 to %llu", file->label, key,
             (unsigned long long)max);
     *out = v;
@@ -279,9 +279,9 @@ static const char *foreign_type(uint32_t type)
 
 static bool is_bitnet(const struct model_file *file)
 {
-    const struct weights_kv *arch = gguf_kv_find(file, "general.architecture");
-    if (!arch || arch->elem != WEIGHTS_STRING || arch->n != 1) return false;
-    struct weights_str s = weights_kv_str(arch, 0);
+    const struct gguf_kv *arch = gguf_kv_find(file, "general.architecture");
+    if (!arch || arch->elem != GGUF_STRING || arch->n != 1) return false;
+    struct gguf_str s = gguf_kv_str(arch, 0);
     return s.n >= 6 && memcmp(s.s, "bitnet", 6) == 0;
 }
 
@@ -290,9 +290,9 @@ static bool is_bitnet(const struct model_file *file)
  * and file types 39 and 40 are those of NVFP4 and Q1_0: TL2 is told by its room (refuse_tl2). */
 static bool is_bitnet_file_type(const struct model_file *file, uint32_t type)
 {
-    const struct weights_kv *kind = gguf_kv_find(file, "general.file_type");
+    const struct gguf_kv *kind = gguf_kv_find(file, "general.file_type");
     int64_t number = 0;
-    return kind && weights_kv_i64(kind, 0, &number) &&
+    return kind && gguf_kv_i64(kind, 0, &number) &&
            (number == I2S_FILE_TYPE || (type >= GGUF_TL1 && number == (int64_t)type));
 }
 
@@ -500,17 +500,4 @@ int gguf_parse(struct model_file *file, struct lutra_error *err)
         return FAIL(&c, LUTRA_E_FORMAT, "%s: %llu tensors do not fit in the %zu bytes left", file->label,
             (unsigned long long)n_tensor, left(&c));
     return take_tensors(&c, file, n_tensor);
-}
-
-void model_file_fini(struct model_file *file)
-{
-    for (size_t i = 0; i < file->n_kv; i++) free((void *)file->kv[i].offset);
-    free(file->kv);
-    free(file->kv_by_name);
-    free(file->tensor);
-    names_fini(&file->names);
-    file->kv = NULL;
-    file->kv_by_name = NULL;
-    file->tensor = NULL;
-    file->n_kv = file->n_tensor = 0;
 }

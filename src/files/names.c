@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#include "weights/weights_impl.h"
+#include "files/names.h"
 
 #include <stdlib.h>
 #include <string.h>

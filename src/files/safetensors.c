@@ -3,8 +3,8 @@
  * Parses safetensors headers.  The file is hostile: nothing is used as a size or offset before it was compared with the
  * bytes that are there.
  */
-#include "weights/folder/safetensors.h"
-#include "weights/weights_impl.h"
+#include "files/safetensors.h"
+#include "files/file.h"
 
 #include "base/f16.h"
 
