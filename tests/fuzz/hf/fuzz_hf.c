@@ -19,7 +19,7 @@
 #include "quantize/mix.h"
 #include "make/make.h"
 
-enum { SECONDS_PER_INPUT = 10, MAX_FILES = 12, MAX_FILE = 8 << 20, STRIDE = 64 };
+enum { SECONDS_PER_INPUT = 60, MAX_FILES = 12, MAX_FILE = 8 << 20, STRIDE = 64 };
 
 /* Measured: at most 46 bytes for each of a file's, of JSON that is nothing but empty arrays. */
 enum { HEAP_FIXED = 256 << 10, HEAP_PER_BYTE = 64 };

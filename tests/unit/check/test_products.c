@@ -49,29 +49,42 @@ static void right_ones_pass(void **state)
         if (check(&f, &h)) fail_msg("%s: %s: %s", types[i], h.part[0], h.what[0]);
         fixture_close(&f);
     }
+    static const char *const experts[] = {"tiny-qwen3moe", "tiny-gpt-oss", "tiny-gemma4-moe"};
+    for (int i = 0; i < 3; i++) {
+        fixture_open(&f, experts[i], i == 1 ? "MXFP4" : "Q4_K", 2);
+        fixture_session(&f, 6, 128);
+        if (check(&f, &h)) fail_msg("%s: %s: %s", experts[i], h.part[0], h.what[0]);
+        fixture_close(&f);
+    }
 }
 
-/* One byte of what the device has packed. */
-static void damage_is_named(void **state)
+/* Some bytes of what the device has packed for the first outputs of such a product. */
+static void damage_of(const char *shape, enum op_kind kind)
 {
-    (void)state;
     struct fixture f;
     struct heard h;
-    fixture_open(&f, "tiny-qwen2", "Q8_0", 2);
+    fixture_open(&f, shape, "Q8_0", 2);
     fixture_session(&f, 6, 128);
     const struct op_list *list = model_ops(f.model->model);
     struct weight *w = NULL;
     for (int i = 0; i < list->n_op && !w; i++)
-        if (list->op[i].kind == OP_MATMUL) w = list->op[i].weight[0];
+        if (list->op[i].kind == kind) w = list->op[i].weight[0];
     struct packed_view view;
     assert_true(packed_view_of(w, &view));
     uint8_t *bytes = (uint8_t *)view.data;
-    for (size_t i = 0; i < 512; i++) bytes[i] ^= 0x55; /* of the first outputs */
+    for (size_t i = 0; i < (w->n_expert ? view.bytes / (size_t)w->n_expert : 512); i++) bytes[i] ^= 0x55;
     assert_true(check(&f, &h) >= 1);
     assert_string_equal(h.part[0], "products");
     assert_non_null(strstr(h.what[0], w->tensor.name));
     assert_non_null(strstr(h.what[0], "is off by"));
     fixture_close(&f);
+}
+
+static void damage_is_named(void **state)
+{
+    (void)state;
+    damage_of("tiny-qwen2", OP_MATMUL);
+    damage_of("tiny-qwen3moe", OP_EXPERTS);
 }
 
 static int give_up(void *user, const char *what, uint64_t done, uint64_t total)
