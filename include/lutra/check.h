@@ -20,13 +20,16 @@ extern "C" {
 struct lutra_check_settings {
     size_t size;
     bool quick; /* an eighth of each tensor; products of 1, 8 and 32 rows */
-    /* What is wrong, a sentence; part: "file", "products", "texts".  Borrowed for the call.  May be NULL. */
+    /* What is wrong, a sentence; part: "file", "products", "texts", "shadow".  Borrowed for the call.  May be NULL. */
     void (*found)(void *user, const char *part, const char *what);
     /* What was looked at, a sentence for each part.  May be NULL. */
     void (*passed)(void *user, const char *part, const char *what);
     void *user;
     lutra_progress_fn progress;
     void *progress_user;
+    /* lutra_check_model: of 64 passes of one row every shadow-th is computed by the reference kernels, too, from the
+     * same cache, and its logits are compared (part "shadow").  They pack all weights once more.  0: none. */
+    int shadow;
 };
 LUTRA_API void lutra_check_settings_init(struct lutra_check_settings *settings, size_t size);
 

@@ -68,6 +68,8 @@ int lutra_check_model(lutra_model *model, lutra_session *session, const struct l
     int rc = check_products(&c, model, err);
     c.part = "texts";
     if (rc == 0) rc = check_texts(&c, model, session, err);
+    c.part = "shadow";
+    if (rc == 0) rc = check_shadow(&c, model, session, err);
     *n_found = c.n_found;
     return rc;
 }

@@ -23,5 +23,7 @@ int check_progress(const struct checker *c, uint64_t done, uint64_t total, struc
 int check_tensors(struct checker *c, const struct weights *w, struct lutra_error *err); /* files.c */
 int check_products(struct checker *c, lutra_model *model, struct lutra_error *err);     /* products.c */
 int check_texts(struct checker *c, lutra_model *model, lutra_session *session, struct lutra_error *err); /* texts.c */
+/* shadow.c: nothing where settings do not ask for it. */
+int check_shadow(struct checker *c, lutra_model *model, lutra_session *session, struct lutra_error *err);
 
 #endif

@@ -17,6 +17,7 @@
 struct check_options {
     struct engine_options engine;
     bool quick, json;
+    int shadow;
 };
 
 #define AT(field) offsetof(struct check_options, field)
@@ -24,6 +25,9 @@ struct check_options {
 static const struct option check_table[] = {
     {"--quick", NULL, OPT_ON, AT(quick), NULL,
         .help = "a part of each tensor, products of few rows, no hashes of files", .common = true},
+    {"--shadow", NULL, OPT_INT, AT(shadow), "N", .min = 0, .max = 64,
+        .help = "of 64 passes recompute every N-th by the reference kernels (slow; weights twice in memory)",
+        .common = true},
     {"--json", NULL, OPT_ON, AT(json), NULL, .help = "what was found as JSON on stdout", .common = true},
 };
 #undef AT
@@ -169,6 +173,7 @@ static int look(struct report *r, struct check_options *o, struct engine *e, str
     int n = 0;
     lutra_check_settings_init(&set, sizeof set);
     set.quick = o->quick;
+    set.shadow = o->shadow;
     set.found = on_found;
     set.passed = on_passed;
     set.user = r;
