@@ -49,13 +49,16 @@ static const struct option engine_table[] = {
         .common = true},
     {"--list-devices", NULL, OPT_ON, AT(list_devices), NULL, .help = "print the devices of this machine and exit"},
     {"-ts --tensor-split", "TENSOR_SPLIT", OPT_TEXT, AT(split), "N0,N1,...",
-        .help = "what each device of --device gets of every product, in proportion; else CPU clusters by their CPUs"},
+        .help = "what each device of --device gets of every product, in proportion; else CPU clusters by their CPUs. "
+                "1,1/0,1: of whole blocks of prompts, and of all other rows"},
     {"-ot --override-tensor", "OVERRIDE_TENSOR", OPT_TEXT, AT(override_tensor), "PATTERN=DEVICE,...",
         .help = "tensors whose name a pattern matches are computed by that device of --device"},
     {"--plan", "PLAN", OPT_TEXT, AT(plan), "PLAN",
         .help =
             "how devices share a pass: auto (default: as 'lutra profile' found fastest, else CPU clusters even), even, "
-            "one, solved, or a FILE of 'lutra profile'"},
+            "one, class (whole blocks of prompts on the NPU or GPU, other rows on the CPU), solved, or a FILE of "
+            "'lutra "
+            "profile'"},
     {"--expert-ram", "EXPERT_RAM", OPT_TEXT, AT(expert_ram), "SIZE",
         .help =
             "memory for packed experts, such as 8G: each layer keeps those used most, and reads the others from the "

@@ -65,8 +65,9 @@ struct lutra_runtime_settings {
     const char *npu_qemu;      /* qemu-hexagon of "npu-qemu"; NULL = the one in PATH */
     const char *npu_program;   /* its lutra-npu-qemu.elf; NULL = beside the program, one folder up, in ../lib/lutra */
     const char *npu_library;   /* libcdsprpc.so of "npu"; NULL = the device's own */
-    /* What each device gets of the products that they share: "3,1"; NULL = clusters of CPUs as many parts as they have
-     * CPUs, others none. */
+    /* What each device gets of the products that they share: "3,1"; by class of rows "1,1/0,1": of bulk rows
+     * (LUTRA_ROW_BULK), and behind the '/' of all others.  NULL = clusters of CPUs as many parts as they have CPUs,
+     * others none. */
     const char *split;
     /* How the caller waits for the other devices of a pass: "predict" (NULL) sleeps until shortly before a device
      * should be done and then polls, "poll" only polls, "block" leaves it to its driver.  Results are the same. */
@@ -137,11 +138,11 @@ struct lutra_model_settings {
      * the runtime, by the first such pattern; so are the operations that use them, or the model is refused.  NULL: each
      * operation goes to the first device that can do it. */
     const char *override_tensor;
-    /* How devices share a pass: "even" (by lutra_runtime_settings.split or their CPUs, else alike), "one" (all on the
-     * first), "solved" (as the file of lutra_profile() beside the model says), or such a FILE, of which the plans that
-     * it found fastest are taken.  "auto" (NULL): as that file, where there is one for these devices and no split was
-     * said; else clusters of CPUs "even".  Results of clusters are the same.  LUTRA_E_UNSUPPORTED: a file of another
-     * model, machine or build. */
+    /* How devices share a pass: "even" (by the runtime's split or their CPUs, else alike), "one" (all on the first),
+     * "class" (products of bulk rows on the NPU or GPU, of others on the CPU), "solved" (as lutra_profile()'s file by
+     * the model says), or such a FILE, of which the plans that it found fastest are taken.  "auto" (NULL): as that file
+     * where there is one for these devices and no split was said; else clusters of CPUs "even".  Results of clusters
+     * are the same.  LUTRA_E_UNSUPPORTED: a file of another model, machine or build. */
     const char *plan;
     /* [n_adapter] LoRA adapters: GGUF files of llama.cpp's convert_lora_to_gguf.py.  What all of them add is part of
      * the model while it is open.  LUTRA_E_FORMAT or LUTRA_E_UNSUPPORTED names a tensor that does not fit. */

@@ -322,8 +322,7 @@ static void want_huge_pages(const struct cpu_device *d, const struct segment *s)
 static double work_of(const struct run *r)
 {
     const struct span *span = r->span;
-    return span->all_row_bytes * (1 + r->n_rows[ROWS_ALL] / 8.0) +
-           span->out_row_bytes * (1 + r->n_rows[ROWS_OUT] / 8.0);
+    return span->all_row_bytes * (1 + r->n_own / 8.0) + span->out_row_bytes * (1 + r->n_rows[ROWS_OUT] / 8.0);
 }
 
 int cpu_run_now(struct cpu_device *d, const struct segment *segment, struct lutra_error *err)
@@ -343,6 +342,7 @@ int cpu_run_now(struct cpu_device *d, const struct segment *segment, struct lutr
         .program = program,
         .span = span,
         .n_rows = {step->batch->n_row, step->n_out},
+        .n_own = step_count_rows(step, ROWS_ALL, segment->share),
         .bulk = {has_bulk(step, ROWS_ALL), has_bulk(step, ROWS_OUT)}};
     pool_run_measured(d->pool, cpu_run_segment, &run, prompt, work_of(&run));
     if (run.stopped) return lutra_fail(err, LUTRA_E_CANCELLED, "cpu: the step was cancelled");

@@ -3,7 +3,8 @@
  * OP_MATMUL: the parts of a fused matmul over all rows, shared out in units of panels as program.c has cut them.
  *
  * Rows come in stretches: side by side and of one class.  Bulk rows of prompts go to a weight's bulk kernels where it
- * has them, all others to its ordinary ones.  A unit of weights serves every stretch while it is in cache.
+ * has them, all others to its ordinary ones.  A unit of weights serves every stretch while it is in cache.  A segment
+ * may have a share of the rows of one class: then stretches of the other are left out.
  *
  * Bulk rows of a gated feed-forward (gate and up, OP_SWIGLU or its like, down) skip their values in between: the gate's
  * kernel leaves the activations of the next matmul.  Other rows of the batch take the three operations one by one.
@@ -35,12 +36,26 @@ static enum row_class class_of(const struct step *step, enum value_rows rows, in
     return step->batch->row[row].want & ROW_BULK ? BULK : ORDINARY;
 }
 
+static enum share_rows own_rows(const struct worker *w)
+{
+    return w->run->segment->share.rows;
+}
+
+/* From row `at` on the first that is of the segment's share. */
+static int skip_others(const struct worker *w, enum value_rows rows, int at)
+{
+    const struct segment *s = w->run->segment;
+    while (at < w->run->n_rows[rows] && !share_has(s->share, class_of(s->step, rows, at) == BULK)) at++;
+    return at;
+}
+
 /* Up to STRETCHES stretches from row *at on, which moves behind them; returns how many. */
 static int find_stretches(const struct worker *w, const struct matmul *m, int first_form, int *at, struct stretch *out)
 {
     const struct step *step = w->run->segment->step;
     size_t used[ACT_FORMS] = {0};
     int n = 0, n_row = w->run->n_rows[m->rows];
+    *at = skip_others(w, m->rows, *at);
     for (; *at < n_row && n < STRETCHES; n++) {
         struct stretch *t = &out[n];
         *t = (struct stretch){.first = *at, .class = class_of(step, m->rows, *at), .first_form = first_form};
@@ -49,6 +64,7 @@ static int find_stretches(const struct worker *w, const struct matmul *m, int fi
             t->act[f] = used[f];
             if (m->form[f].used[t->class]) used[f] += m->form[f].gemm->act_bytes(m->n_in, (size_t)t->n);
         }
+        *at = skip_others(w, m->rows, *at);
     }
     return n;
 }
@@ -141,14 +157,18 @@ static bool run_stretches(
     return true;
 }
 
-static bool run_bulk(struct worker *w, const struct matmul *m)
+/* By stretches: of both classes, or those of one. */
+static bool run_by_class(struct worker *w, const struct matmul *m)
 {
+    const int n_own = own_rows(w) == SHARE_ORDINARY ? w->run->n_own : 0;
+    const enum row_shape shape = !n_own ? SHAPE_BULK : n_own > ONE_PASS_ROWS ? SHAPE_MANY : SHAPE_FEW;
     for (int at = 0; at < w->run->n_rows[m->rows];) {
         struct stretch stretch[STRETCHES];
         if (at > 0 && !cpu_worker_meet(w)) return false;
         int n = find_stretches(w, m, 0, &at, stretch);
+        if (!n) break;
         for (int i = 0; i < n; i++) prepare_rows(w, m, &stretch[i]);
-        if (!run_stretches(w, m, SHAPE_BULK, stretch, n)) return false;
+        if (!run_stretches(w, m, shape, stretch, n)) return false;
     }
     return true;
 }
@@ -156,7 +176,7 @@ static bool run_bulk(struct worker *w, const struct matmul *m)
 bool cpu_run_matmul(struct worker *w, const struct instr *in)
 {
     const struct matmul *m = in->matmul;
-    if (in_bulk(w, m)) return run_bulk(w, m);
+    if (in_bulk(w, m) || own_rows(w)) return run_by_class(w, m);
     struct stretch all = {.n = w->run->n_rows[m->rows], .class = ORDINARY};
     if (!all.n) return true;
     prepare_rows(w, m, &all);

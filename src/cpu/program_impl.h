@@ -8,10 +8,10 @@
  * One program serves all steps of a list.  What depends on the rows of a step depends on their shape alone: few, many,
  * or a bulk prompt among them (enum row_shape); each matmul holds its units of work for all of these.  Segments are
  * stretches of the program, compiled for one share of their outputs.  A model has two plans, for few rows and for many,
- * which cut the list differently: the program keeps PROGRAM_PLANS compiled forms of every operation, and those used
- * least recently make room for others.  All are compiled again when weights have been prepared or released, or a
- * session has opened since: between these, the list and its weights stay as they are.  Not thread-safe: it changes only
- * under the engine's turn.
+ * which cut the list differently, and a share for each class of rows: the program keeps PROGRAM_PLANS compiled forms of
+ * every operation, and those used least recently make room for others.  All are compiled again when weights have been
+ * prepared or released, or a session has opened since: between these, the list and its weights stay as they are.  Not
+ * thread-safe: it changes only under the engine's turn.
  */
 #ifndef LUTRA_CPU_PROGRAM_IMPL_H
 #define LUTRA_CPU_PROGRAM_IMPL_H
@@ -93,7 +93,7 @@ struct span {
     double all_row_bytes, out_row_bytes; /* of weights, for all rows and for wanted ones */
 };
 
-enum { PROGRAM_PLANS = 2 };
+enum { PROGRAM_PLANS = 4 };
 
 /* Segments that do not overlap. */
 struct compiled {
@@ -144,6 +144,7 @@ struct run {
     const struct program *program;
     const struct span *span; /* the segment, compiled */
     int n_rows[2];           /* by enum value_rows */
+    int n_own;               /* of all rows those of the segment's share */
     bool bulk[2];            /* of these rows some are in bulk */
     struct {
         LUTRA_ALIGNED(64) atomic_size_t next;

@@ -228,7 +228,15 @@ static void combine_row(const struct worker *w, const struct instr *in, int row)
 
 static void run_rows(const struct worker *w, const struct instr *in)
 {
-    for (int r = w->share[in->rows].first; r < w->share[in->rows].last; r++) in->row(w, in, r);
+    const struct segment *s = w->run->segment;
+    const int end = w->share[in->rows].last;
+    if (s->share.rows == SHARE_ALL_ROWS) {
+        for (int r = w->share[in->rows].first; r < end; r++) in->row(w, in, r);
+        return;
+    }
+    struct row_run own = step_rows(s->step, in->rows, s->share, w->share[in->rows].first);
+    for (; own.n && own.first < end; own = step_rows(s->step, in->rows, s->share, own.first + own.n))
+        for (int r = own.first; r < own.first + own.n && r < end; r++) in->row(w, in, r);
 }
 
 /* ---- attention ---- */

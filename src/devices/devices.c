@@ -157,21 +157,35 @@ static int cluster_of(const char *name, size_t n_name, int cpu[CLUSTER_MOST], st
     return n;
 }
 
-/* Number i of "3,1"; 0: there is none. */
-static int split_at(runtime_settings *set, int i, float *out, struct lutra_error *err)
+/* Number i of "3,1"; 0: there is none.  With a class behind it, up to a '/', numbers may be 0, but not all. */
+static int number_at(const char *split, const char *at, int i, bool by_class, float *out, struct lutra_error *err)
 {
-    const char *at = set->split;
     char *end;
+    float sum = 0;
     *out = 0;
-    for (int k = 0; at && k <= i; k++) {
-        *out = strtof(at, &end);
-        if (end == at || !(*out > 0 && *out < 1e6f) || (*end && *end != ','))
-            return lutra_fail(err, LUTRA_E_ARGUMENT, "split '%s': it is positive numbers with commas", set->split);
-        at = *end ? end + 1 : NULL;
+    for (int k = 0; at; k++) {
+        float x = strtof(at, &end);
+        if (end == at || !(x >= 0 && x < 1e6f) || !(by_class || x > 0) || (*end && *end != ',' && *end != '/'))
+            return lutra_fail(err, LUTRA_E_ARGUMENT, "split '%s': it is positive numbers with commas", split);
+        if (k == i) *out = x;
+        sum += x;
+        at = *end == ',' ? end + 1 : NULL;
         if (!at && k < i)
-            return lutra_fail(err, LUTRA_E_ARGUMENT, "split '%s': it has no number for device %d", set->split, k + 2);
+            return lutra_fail(err, LUTRA_E_ARGUMENT, "split '%s': it has no number for device %d", split, k + 2);
     }
-    return 0;
+    return sum > 0 ? 0 : lutra_fail(err, LUTRA_E_ARGUMENT, "split '%s': nobody has a part", split);
+}
+
+/* How a device shares: "3,1", or "1,0/0,1" of bulk rows and of the others. */
+static int read_split(runtime_settings *set, int i, struct device_caps *caps, struct lutra_error *err)
+{
+    const char *other = set->split ? strchr(set->split, '/') : NULL;
+    if (!set->split) return 0;
+    if (other && strchr(other + 1, '/'))
+        return lutra_fail(err, LUTRA_E_ARGUMENT, "split '%s': more than two classes of rows", set->split);
+    caps->by_class = other != NULL;
+    if (other) TRY(number_at(set->split, set->split, i, true, &caps->bulk_speed, err));
+    return number_at(set->split, other ? other + 1 : set->split, i, other != NULL, &caps->speed, err);
 }
 
 /* The first computes where it is asked to, in the runtime's pool; the others beside it, with its packed weights. */
@@ -334,10 +348,7 @@ static int open_device(
     snprintf(all->text + at, sizeof all->text - at, "%s%s", all->n_device ? "; " : "", text);
     struct device *d = all->device[all->n_device++];
     if (phone || !d->caps.shares) return 0;
-    float part;
-    TRY(split_at(set, all->n_device - 1, &part, err));
-    if (part > 0) d->caps.speed = part;
-    return 0;
+    return read_split(set, all->n_device - 1, &d->caps, err);
 }
 
 /* The names in order, and the CPU behind them where it is not among them. */
@@ -375,6 +386,6 @@ void device_set_close(struct device_set *all)
 bool device_set_shares(const struct device_set *all)
 {
     int n = 0;
-    for (int i = 0; i < all->n_device; i++) n += all->device[i]->caps.speed > 0;
+    for (int i = 0; i < all->n_device; i++) n += all->device[i]->caps.speed > 0 || all->device[i]->caps.by_class;
     return n > 1;
 }

@@ -391,7 +391,7 @@ static int open_block(lutra_model *m, lutra_model *trunk, struct lutra_error *er
     struct lutra_model_settings set;
     lutra_model_settings_init(&set, sizeof set);
     TRY(model_open_nextn(&m->model, trunk->model, err));
-    for (int c = 0; c < PASS_CLASSES; c++) m->plan_kind[c] = PLAN_EVEN;
+    for (int c = 0; c < PASS_CLASSES; c++) m->plan_kind[c] = trunk->plan_kind[c] == PLAN_CLASS ? PLAN_CLASS : PLAN_EVEN;
     m->mixes = trunk->mixes;
     atomic_store(&m->devices, atomic_load(&trunk->devices));
     TRY(model_open_plans(m, err));

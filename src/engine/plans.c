@@ -74,7 +74,7 @@ static bool shares(const lutra_model *m, bool some)
     struct device *device[PLAN_DEVICES];
     int n = 0;
     for (int i = model_devices(m, device) - 1; i >= 0; i--)
-        n += device[i]->caps.speed > 0 || ((some || m->mixes) && device[i]->caps.shares);
+        n += device[i]->caps.speed > 0 || ((some || m->mixes) && device[i]->caps.shares) || device[i]->caps.by_class;
     return n > 1;
 }
 
@@ -129,7 +129,7 @@ static int read_profile(lutra_model *m, const char *path, struct lutra_error *er
 
 static int plan_named(const char *name)
 {
-    for (int i = 0; i < PROFILE_PLANS; i++)
+    for (int i = 0; i <= PLAN_CLASS; i++)
         if (!strcmp(name, profile_plan_name((enum profile_plan)i))) return i;
     return -1;
 }
@@ -160,21 +160,23 @@ int model_choose_plans(lutra_model *m, const char *wish, struct lutra_error *err
     if (file || named == PLAN_SOLVED || (automatic && shares(m, true) && !m->runtime->devices.split))
         TRY(find_profile(m, file, !automatic, err));
     for (int c = 0; m->profile && named < 0 && c < PASS_CLASSES; c++) m->plan_kind[c] = m->profile->pass[c].best;
-    m->mixes = named == PLAN_EVEN || m->runtime->devices.split || m->profile;
+    m->mixes = named == PLAN_EVEN || named == PLAN_CLASS || m->runtime->devices.split || m->profile;
     return 0;
 }
 
 /* A cut between devices whose numbers differ is the same for few rows and many: what a row gives may not depend on how
- * many others are beside it. */
+ * many others are beside it.  It may depend on the row's class. */
 static bool find_cuts(const lutra_model *m, enum pass_class rows, const struct op_list *list,
     struct device *const *device, int n_device, struct plan_cut *cut)
 {
     const bool mixed = m->mixes && plan_devices_differ(device, n_device);
     if (mixed) rows = PASS_FEW;
     enum profile_plan kind = m->plan_kind[rows];
-    if (kind == PLAN_EVEN && !mixed) return false;
-    for (int i = 0; kind == PLAN_EVEN && i < list->n_op; i++) cut[i] = plan_cut_evenly(device, n_device);
-    if (kind == PLAN_EVEN) return true;
+    if (kind == PLAN_EVEN && !mixed && !plan_devices_by_class(device, n_device)) return false;
+    const bool by_class = kind == PLAN_CLASS;
+    for (int i = 0; (kind == PLAN_EVEN || by_class) && i < list->n_op; i++)
+        cut[i] = (by_class ? plan_cut_by_class : plan_cut_evenly)(device, n_device);
+    if (kind == PLAN_EVEN || by_class) return true;
     if (kind == PLAN_SOLVED) return m->profile && profile_cuts(m->profile, rows, kind, list, device, n_device, cut);
     struct device *first = device[0];
     for (int i = n_device - 1; i >= 0; i--)
@@ -186,7 +188,7 @@ static bool find_cuts(const lutra_model *m, enum pass_class rows, const struct o
 /* In one line, for people. */
 static void describe(lutra_model *m)
 {
-    static const char *const what[] = {"one device", "by speed", "as solved"};
+    static const char *const what[] = {"one device", "by speed", "as solved", "by class of rows"};
     const char *from = m->profile ? "from the profile" : "no profile";
     if (!shares(m, false)) {
         m->plan_text[0] = 0;

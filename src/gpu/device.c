@@ -146,7 +146,7 @@ static void gpu_buffer_free(struct device *self, struct buffer *buffer)
 static void copy_area(uint8_t *to, const uint8_t *from, const struct area *area)
 {
     const size_t bytes = (size_t)area->columns.n * sizeof(float), row_bytes = (size_t)area->dim * sizeof(float);
-    size_t at = (size_t)area->columns.first * sizeof(float);
+    size_t at = (size_t)area->columns.first * sizeof(float) + (size_t)area->first * row_bytes;
     for (int r = 0; r < area->rows; r++, at += row_bytes) memcpy(to + at, from + at, bytes);
 }
 

@@ -319,16 +319,27 @@ static int run_products(
     return 0;
 }
 
+static uint64_t row_at(const struct program *p, int value, int row)
+{
+    return p->value[value] + (uint64_t)row * dim_of(p, value) * sizeof(float);
+}
+
+/* The rows of the segment's share, those side by side at once. */
 static int run_matmul(struct program *p, const struct op *op, struct lutra_error *err)
 {
+    const enum value_rows rows = p->s->list->value[op->in[0]].rows;
     struct gpu_product product[OP_WEIGHTS];
-    for (int i = 0; i < op->n_weight; i++)
-        product[i] = (struct gpu_product){.x = p->value[op->in[0]],
-            .bias = gpu_constant_at(p->constants, op->matmul.bias[i]),
-            .result = p->value[op->out[i]],
-            .own = share_columns(p->s->share, op->weight[i]->tensor.ne[1]),
-            .n_row = (int)rows_of(p->s, op->in[0])};
-    return run_products(p, op->weight, product, op->n_weight, err);
+    struct row_run r = step_rows(p->s->step, rows, p->s->share, 0);
+    for (; r.n; r = step_rows(p->s->step, rows, p->s->share, r.first + r.n)) {
+        for (int i = 0; i < op->n_weight; i++)
+            product[i] = (struct gpu_product){.x = row_at(p, op->in[0], r.first),
+                .bias = gpu_constant_at(p->constants, op->matmul.bias[i]),
+                .result = row_at(p, op->out[i], r.first),
+                .own = share_columns(p->s->share, op->weight[i]->tensor.ne[1]),
+                .n_row = r.n};
+        TRY(run_products(p, op->weight, product, op->n_weight, err));
+    }
+    return 0;
 }
 
 /* Logits of all wanted rows, and hidden states, to the scratch: wait takes them from there. */

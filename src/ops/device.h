@@ -48,13 +48,25 @@ struct step {
     struct head_parts *head;   /* where shares of OP_HEAD leave their results (head.h); NULL: it is not cut */
 };
 
+/* Rows first .. first + n - 1 of a value, side by side and of one class. */
+struct row_run {
+    int first, n;
+};
+
+/* The next rows of a share from row `at` on; n 0: there are no more.  A share of all rows has one run. */
+struct row_run step_rows(const struct step *step, enum value_rows rows, struct share share, int at);
+
+/* How many rows of a share there are. */
+int step_count_rows(const struct step *step, enum value_rows rows, struct share share);
+
 struct segment {
     const struct op *op; /* [n_op], run in order */
     int n_op;
     const struct op_list *list; /* for value dims and cache shape */
     const struct step *step;
     /* Of every one of its operations.  Where it is not all: of kinds in caps.shares.  Of operations that work head by
-     * head (op_by_head) its bounds are those of K/V heads. */
+     * head (op_by_head) its bounds are those of K/V heads.  With rows of one class: SHARED_BY_OUTPUTS, over values of
+     * all rows; other rows of these are neither read nor written. */
     struct share share;
     int place; /* of the share among those of its operations: 0, 1, ... */
 };
@@ -114,10 +126,13 @@ struct device_caps {
                             counts to this */
     size_t memory_bytes; /* budget for packed weights; 0 = host memory */
     enum device_cache cache;
-    bool async;      /* submit returns before the segment is over */
-    bool masks;      /* its head knows row.allow */
-    float speed;     /* of operations that are cut between devices; 0: it takes part only where a cut names it */
+    bool async;    /* submit returns before the segment is over */
+    bool masks;    /* its head knows row.allow */
+    float speed;   /* of operations that are cut between devices; 0: it takes part only where a cut names it */
+    bool by_class; /* that is of ordinary rows, 0: none of them; of bulk rows: */
+    float bulk_speed;
     uint32_t shares; /* set of 1 << enum op_kind: that it computes parts of */
+    bool one_share;  /* of a weight it computes all outputs that it has prepared: no other part for another class */
 };
 
 /* What every device has. */

@@ -29,9 +29,10 @@ static struct sim_unit *unit_of(const struct device *d)
 
 /* ---- how long ---- */
 
+/* Of the segment's share. */
 static int rows_of(const struct segment *s, int value)
 {
-    return s->list->value[value].rows == ROWS_ALL ? s->step->batch->n_row : s->step->n_out;
+    return step_count_rows(s->step, s->list->value[value].rows, s->share);
 }
 
 static double share_of(struct share share, int64_t n)
@@ -50,7 +51,7 @@ static double product_us(const struct sim_unit *u, const struct op *op, struct s
         double weights = (double)k * n, bytes = (double)weight_bytes(w);
         us += sim_product_us(
             u->set.profile, false, u->set.end, u->set.kind, k, n, 8 * bytes / weights, rows, share_of(share, n));
-        if (!share_is_whole(share)) /* others read the rest at the same time */
+        if (!share_is_all(share)) /* others read the rest at the same time */
             us = fmax(us, bytes / 1e3 / sim_figure(u->set.profile, SOC_TWO_GBS, u->set.end));
     }
     return us;

@@ -88,7 +88,7 @@ static int input_of(const struct op *op)
 static int run_piece(struct walk *w, int chunk, int first, int last, struct lutra_error *err)
 {
     struct device *cpu = w->model->runtime->devices.cpu;
-    struct segment segment = {&w->list->op[first], last - first, w->list, &w->step, {0, 0}, 0};
+    struct segment segment = {&w->list->op[first], last - first, w->list, &w->step, {0}, 0};
     struct ticket ticket;
     char *place = w->stored ? w->stored + (size_t)chunk * w->stored_bytes : NULL;
     for (int r = 0; r < w->n_row; r++)

@@ -197,16 +197,21 @@ static struct solve_problem pose(struct maker *m, enum pass_class rows, struct s
         .start = 1u << m->home};
 }
 
-/* Gives both classes the parts of one; returns what passes take then, in those of one device. */
-static double take_parts(struct maker *m, enum pass_class from, struct solve_op *op)
+/* Gives passes of few rows the parts solved for one class, those of many the parts of one; returns what passes take
+ * then, in those of one device.  With parts that differ, wanted rows and the tail of a prompt take as long again as a
+ * pass of few rows: they may need the device that has the whole blocks. */
+static double take_parts(struct maker *m, enum pass_class few, enum pass_class many, struct solve_op *op)
 {
+    const enum pass_class from[PASS_CLASSES] = {few, many};
     double sum = 0;
     for (int rows = 0; rows < PASS_CLASSES; rows++) {
         struct profile_pass *pass = &m->out->pass[rows];
         for (int k = 0; k < m->out->n_kind; k++)
-            memcpy(m->out->kind[k].of[rows].part, m->solved[from][k], sizeof m->solved[from][k]);
+            memcpy(m->out->kind[k].of[rows].part, m->solved[from[rows]][k], sizeof m->solved[from[rows]][k]);
         const struct solve_problem p = pose(m, (enum pass_class)rows, op);
         pass->predicted_us[PLAN_SOLVED] = predict(m, (enum pass_class)rows, PLAN_SOLVED, &p);
+        if (rows == PASS_MANY && few != many)
+            pass->predicted_us[PLAN_SOLVED] += m->out->pass[PASS_FEW].predicted_us[PLAN_SOLVED];
         sum += pass->predicted_us[PLAN_SOLVED] / pass->predicted_us[PLAN_ONE];
     }
     return sum;
@@ -219,8 +224,10 @@ int profile_fix(struct maker *m, struct lutra_error *err)
     for (int rows = 0; rows < PASS_CLASSES; rows++)
         for (int k = 0; k < m->out->n_kind; k++)
             memcpy(m->solved[rows][k], m->out->kind[k].of[rows].part, sizeof m->solved[rows][k]);
-    const double few = take_parts(m, PASS_FEW, op), many = take_parts(m, PASS_MANY, op);
-    if (few < many) take_parts(m, PASS_FEW, op);
+    const double few = take_parts(m, PASS_FEW, PASS_FEW, op), many = take_parts(m, PASS_MANY, PASS_MANY, op),
+                 each = take_parts(m, PASS_FEW, PASS_MANY, op);
+    if (few < each && few < many) take_parts(m, PASS_FEW, PASS_FEW, op);
+    if (many <= each && many <= few) take_parts(m, PASS_MANY, PASS_MANY, op);
     free(op);
     return 0;
 }

@@ -36,6 +36,7 @@ int profile_run(struct maker *m, const struct plan *plan, enum pass_class rows, 
 {
     const struct profile_how *how = m->how;
     uint64_t start = clock_now_us(how->clock);
+    memset(m->gauge, 0, sizeof *m->gauge); /* pieces of a class that the pass has no rows of are not told of */
     m->waits->told = note;
     m->waits->user = m->gauge;
     TRY(plan_run(plan, how->step[rows], m->waits, NULL, err));
@@ -104,8 +105,8 @@ static struct plan_cut cut_of(const struct maker *m, const int *part)
 
 bool profile_can_cut(const struct maker *m, int op, const int *part)
 {
-    struct device *team[PLAN_DEVICES];
-    struct share share[PLAN_DEVICES];
+    struct device *team[PLAN_PARTS];
+    struct share share[PLAN_PARTS];
     struct plan_cut cut = cut_of(m, part);
     int n_op;
     return cut.n > 1 && plan_team(m->how->list, &m->how->list->op[op], m->how->device, m->how->n_device, &cut, team,

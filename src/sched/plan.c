@@ -63,12 +63,12 @@ static int index_of(struct plan *plan, struct device *d)
 /* Columns of a value that one piece has written. */
 struct kept {
     struct share share;
-    int writer;     /* piece; -1: none, they are given */
-    uint32_t valid; /* set of devices that have them */
+    int writer;        /* piece; -1: none, they are given */
+    uint32_t valid[2]; /* sets of devices that have their ordinary rows, and their bulk rows */
 };
 
 struct holders {
-    struct kept held[PLAN_DEVICES];
+    struct kept held[PLAN_PARTS];
     int n_held;
     int group;                                        /* its first piece, of the pieces that wrote it last */
     int16_t used[PLAN_DEVICES], before[PLAN_DEVICES]; /* last piece of each device that read or wrote it, -1: none; and
@@ -87,6 +87,17 @@ static bool overlap(struct share a, struct share b)
     return a.from < b.to && b.from < a.to;
 }
 
+/* The classes of rows, ordinary and bulk, of what has been written that a device needs and does not have: sets it has
+ * now.  False: none. */
+static bool needs(struct kept *c, struct share share, uint32_t self, bool class[2])
+{
+    for (int k = 0; k < 2; k++) {
+        class[k] = share_has(share, k) && share_has(c->share, k) && !(c->valid[k] & self);
+        if (class[k]) c->valid[k] |= self;
+    }
+    return class[0] || class[1];
+}
+
 /* Piece p reads a value: a product all of it, a gate the columns of its share. */
 static int note_read(
     struct plan *plan, int p, int value, struct share share, struct holders *h, struct lutra_error *err)
@@ -95,15 +106,14 @@ static int note_read(
     uint32_t self = 1u << piece->device;
     h->used[piece->device] = (int16_t)p;
     for (struct kept *c = h->held; c < h->held + h->n_held; c++) {
-        if (c->valid & self || !overlap(c->share, share)) continue;
-        c->valid |= self;
-        if (c->writer >= 0) {
-            wait_for(plan, p, c->writer);
-            plan->piece[c->writer].publish |= (uint64_t)1 << value;
-        }
+        bool class[2];
+        if (!overlap(c->share, share) || !needs(c, share, self, class)) continue;
+        if (c->writer >= 0) wait_for(plan, p, c->writer);
+        for (int k = 0; c->writer >= 0 && k < 2; k++) plan->piece[c->writer].publish[k] |= (uint64_t) class[k] << value;
+        const enum share_rows rows = class[0] && class[1] ? SHARE_ALL_ROWS : class[1] ? SHARE_BULK : SHARE_ORDINARY;
         if (plan->n_move == PLAN_MOVES)
             return lutra_fail(err, LUTRA_E_UNSUPPORTED, "the devices would hand over more than %d values", PLAN_MOVES);
-        plan->move[plan->n_move++] = (struct plan_move){value, c->share};
+        plan->move[plan->n_move++] = (struct plan_move){value, {c->share.from, c->share.to, rows}};
         piece->n_move++;
     }
     return 0;
@@ -117,7 +127,7 @@ static void note_write(struct plan *plan, int p, int group, struct holders *h)
         if (d != self && h->before[d] >= 0) wait_for(plan, p, h->before[d]);
     if (h->group != group) h->n_held = 0;
     h->group = group;
-    h->held[h->n_held++] = (struct kept){plan->piece[p].share, p, 1u << self};
+    h->held[h->n_held++] = (struct kept){plan->piece[p].share, p, {1u << self, 1u << self}};
     h->used[self] = (int16_t)p;
 }
 
@@ -139,7 +149,8 @@ static int find_reads(struct plan *plan, int p, struct holders *holders, struct 
     piece->first_move = plan->n_move;
     for (const struct op *op = first; op < first + piece->n; op++) {
         bool whole = op->kind == OP_MATMUL || op->kind == OP_HEAD;
-        struct share share = whole ? (struct share){0, 0} : piece->share;
+        struct share share = piece->share;
+        if (whole) share.from = share.to = 0;
         for (int i = 0; i < op->n_in; i++)
             if (!(own >> op->in[i] & 1)) TRY(note_read(plan, p, op->in[i], share, &holders[op->in[i]], err));
         for (int i = 0; i < op->n_out; i++) own |= (uint64_t)1 << op->out[i];
@@ -170,7 +181,7 @@ static int find_moves(struct plan *plan, struct lutra_error *err)
     int last[PLAN_DEVICES];
     memset(last, -1, sizeof last);
     for (int v = 0; v < VALUE_MAX; v++) {
-        holders[v] = (struct holders){.held = {{{0, 0}, -1, 0}}, .n_held = 1, .group = -1};
+        holders[v] = (struct holders){.held = {{.writer = -1}}, .n_held = 1, .group = -1};
         memset(holders[v].used, -1, sizeof holders[v].used);
     }
     for (int group = 0, end; group < plan->n_piece; group = end) {
@@ -203,6 +214,7 @@ static int add_piece(struct plan *plan, struct device *d, int op, int n, struct 
             err, LUTRA_E_UNSUPPORTED, "the devices would change more than %d times in a pass", PLAN_PIECES);
     struct plan_piece *piece = &plan->piece[plan->n_piece++];
     *piece = (struct plan_piece){.device = index, .first = op, .n = n, .share = share};
+    plan->by_class |= share.rows != SHARE_ALL_ROWS;
     memset(piece->wait, -1, sizeof piece->wait);
     return 0;
 }
@@ -228,8 +240,8 @@ static void find_likes(struct plan *plan)
         piece->like = p;
         for (int q = p - 1; q >= 0 && q >= p - BACK && piece->like == p; q--) {
             const struct plan_piece *other = &plan->piece[q];
-            bool like = other->device == piece->device && other->n == piece->n &&
-                        other->share.from == piece->share.from && other->share.to == piece->share.to;
+            bool like =
+                other->device == piece->device && other->n == piece->n && share_is_same(other->share, piece->share);
             for (int i = 0; like && i < piece->n; i++)
                 like = is_like(list, &list->op[piece->first + i], &list->op[other->first + i]);
             if (like) piece->like = other->like;
@@ -257,7 +269,7 @@ static bool goes_on(const struct plan *plan, int i, int group)
     if (!is_gate(op->kind) || plan->n_piece - group < 2) return false;
     for (const struct plan_piece *piece = plan->piece + group; piece < plan->piece + plan->n_piece; piece++) {
         struct device *d = plan->device[piece->device];
-        if (piece->first + piece->n != i || share_is_whole(piece->share)) return false;
+        if (piece->first + piece->n != i || share_is_all(piece->share)) return false;
         if (!(d->caps.shares >> op->kind & 1) || d->ops->supports(d, list, op, NULL) < 0) return false;
     }
     for (int k = plan->piece[group].first; k < i; k++)
@@ -270,21 +282,21 @@ static bool stays(const struct plan *plan, int i, const struct plan_cut *said, c
 {
     const struct op *op = &plan->list->op[i];
     struct device *d = plan->device[last->device];
-    return is_gate(op->kind) && said[i - 1].n == 1 && said[i - 1].device[0] == d && writes_all(op - 1, op) &&
+    return is_gate(op->kind) && said[i - 1].n > 0 && op[-1].kind == OP_MATMUL && writes_all(op - 1, op) &&
            d->caps.shares >> op->kind & 1 && d->ops->supports(d, plan->list, op, NULL) == 0;
 }
 
 static int cut(
     struct plan *plan, struct device *const *device, int n_device, const struct plan_cut *said, struct lutra_error *err)
 {
-    struct device *team[PLAN_DEVICES];
-    struct share share[PLAN_DEVICES];
+    struct device *team[PLAN_PARTS];
+    struct share share[PLAN_PARTS];
     for (int i = 0, n_op, group = 0; i < plan->list->n_op; i += n_op) { /* group: the first piece of the last cut */
         struct plan_piece *last = plan->n_piece ? &plan->piece[plan->n_piece - 1] : NULL;
         const struct op *op = &plan->list->op[i];
         int n = plan_team(plan->list, op, device, n_device, said ? &said[i] : NULL, team, share, &n_op, err);
         if (n < 0) return n;
-        bool joins = n == 1 && last && !(said && said[i].apart) && share_is_whole(last->share);
+        bool joins = n == 1 && last && !(said && said[i].apart) && share_is_all(last->share);
         if (goes_on(plan, i, group)) {
             for (int p = group; p < plan->n_piece; p++) plan->piece[p].n++;
         } else if (joins && (plan->device[last->device] == team[0] || (said && stays(plan, i, said, last)))) {
@@ -303,6 +315,7 @@ int plan_open_cut(struct plan *plan, const struct op_list *list, struct device *
 {
     plan->list = list;
     plan->n_piece = plan->n_device = plan->n_move = plan->n_head = 0;
+    plan->by_class = false;
     int rc = cut(plan, device, n_device, said, err);
     if (rc == 0) rc = find_moves(plan, err);
     if (rc == 0) find_likes(plan);
@@ -373,7 +386,7 @@ bool plan_mixes(const struct plan *plan)
 
 int plan_bulk_rows(const struct plan *plan)
 {
-    int most = 0;
+    int most = plan->by_class ? PLAN_BULK_ROWS : 0;
     for (int p = 0; p < plan->n_piece; p++) {
         struct device *d = plan->device[plan->piece[p].device];
         for (int i = 0; d->extras && d->extras->bulk_rows && i < plan->piece[p].n; i++) {

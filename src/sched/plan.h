@@ -9,14 +9,16 @@
  * A plan puts each operation on the first device that supports it and all that must be with it: operations over the
  * same cache, or with the same weight.  Products, the gates between them and the head are cut by outputs among that
  * device and those that use the same prepared weights, by their caps.speed, or among devices that a struct plan_cut
- * names; so is an attention by K/V heads, with the rotations and norms of its heads and the append before it.  Results
+ * names; so is an attention by K/V heads, with the rotations and norms of its heads and the append before it.  Products
+ * and gates may be cut by class of rows, too: one cut for bulk rows, one for the others [HETERO 4.2.2, 4.2.3].  Results
  * of the head are merged behind the pass (ops/head.h).  sched/ sees only struct device and the op list.
  *
  * Pieces of one operation follow each other in the plan, asynchronous devices first: nobody waits between them.
  *
  * A value is valid on a set of devices: who wrote it last, and who has acquired it since.  From this plan_open finds
  * what each piece acquires and whom it waits for; nothing moves between devices that already hold it, and nobody waits
- * for a device that neither wrote what it reads nor still uses what it writes.
+ * for a device that neither wrote what it reads nor still uses what it writes.  Of both, rows of each class apart: a
+ * piece of a class that a pass has no rows of is left out of it.
  */
 #ifndef LUTRA_SCHED_PLAN_H
 #define LUTRA_SCHED_PLAN_H
@@ -25,7 +27,8 @@
 
 #include "ops/device.h"
 
-enum { PLAN_PIECES = 3072, PLAN_DEVICES = 8, PLAN_MOVES = 8192 };
+enum { PLAN_PIECES = 3072, PLAN_DEVICES = 8, PLAN_PARTS = 2 * PLAN_DEVICES, PLAN_MOVES = 8192 };
+enum { PLAN_BULK_ROWS = 32 }; /* positions of a bulk block where a plan cuts by class of rows */
 
 /* How devices share the outputs of an operation: part[i] to device[i], in proportion.  A device that is not named, or
  * not left, computes none of them.  n 0: by caps.speed, devices that use the same prepared weights alone. */
@@ -34,17 +37,20 @@ struct plan_cut {
     int n;
     struct device *device[CUT_DEVICES];
     float part[CUT_DEVICES];
-    bool apart; /* it begins a piece, though the one before could go on: so it has a time of its own */
+    bool by_class;           /* of products over all rows: bulk rows have a cut of their own ... */
+    float bulk[CUT_DEVICES]; /* ... and this is it */
+    bool apart;              /* it begins a piece, though the one before could go on: so it has a time of its own */
 };
 
 struct plan_piece {
     int device;                 /* in plan.device */
     int first, n;               /* ops list->op[first .. first + n - 1] */
-    struct share share;         /* of each of them */
+    struct share share;         /* of each of them; rows of one class: over values of all rows */
     int like;                   /* the first piece on its device of the same operations, sizes and share */
     int16_t wait[PLAN_DEVICES]; /* the last piece of each device that must be over before; -1: none */
     int first_move, n_move;     /* what it takes from shared memory before, in plan.move */
-    uint64_t publish;           /* set of values whose columns, those of its share, others take from there after */
+    uint64_t publish[2];        /* values whose columns, those of its share, others take from there after: sets of those
+                                   whose ordinary and whose bulk rows */
 };
 
 struct plan_move {
@@ -60,6 +66,7 @@ struct plan {
     int n_piece;
     struct plan_move move[PLAN_MOVES];
     int n_move;
+    bool by_class;    /* some pieces are of rows of one class */
     int head, n_head; /* the first piece of a head that is cut, and how many share it; n_head 0: it is not */
     /* Pieces first .. first + n - 1, one for each share, wrote a value last; n 0: none. */
     struct plan_writers {
@@ -94,16 +101,23 @@ int plan_give_weights(const struct plan *plan, struct lutra_error *err);
 int plan_prepare(const struct plan *plan, void (*fetch)(void *user, const struct tensor *tensor), void *user,
     struct lutra_error *err);
 
-/* Which devices run an operation, and the share of each: asynchronous ones first.  Returns how many; 1: all of it on
- * team[0], because nobody shares it or a share would be empty.  Errors as plan_open. */
+/* Which devices run an operation, and the share of each: asynchronous ones first.  A device may have two, of bulk rows
+ * and of the others.  Returns how many; 1: all of it on team[0], because nobody shares it or a share would be empty.
+ * Errors as plan_open. */
 int plan_team(const struct op_list *list, const struct op *op, struct device *const *device, int n_device,
-    const struct plan_cut *cut, struct device *team[PLAN_DEVICES], struct share share[PLAN_DEVICES], int *n_op,
+    const struct plan_cut *cut, struct device *team[PLAN_PARTS], struct share share[PLAN_PARTS], int *n_op,
     struct lutra_error *err);
 
 /* Whether some of these devices prepare weights of their own, so that a row may have other numbers on each. */
 bool plan_devices_differ(struct device *const *device, int n_device);
-/* All that can share: by caps.speed, those that say none one part each. */
+/* All that can share: by caps.speed, those that say none one part each; where caps.by_class says so, bulk rows by
+ * bulk_speed. */
 struct plan_cut plan_cut_evenly(struct device *const *device, int n_device);
+/* Whether that is a cut by class of rows. */
+bool plan_devices_by_class(struct device *const *device, int n_device);
+/* Of those that can share, ordinary rows to the first that works in the host's memory (the last, where none does), bulk
+ * rows to the first other one. */
+struct plan_cut plan_cut_by_class(struct device *const *device, int n_device);
 
 /* How many operations from this one on are cut as one: an attention and what works on its heads before it; else 1. */
 int plan_stretch(const struct op_list *list, const struct op *op);
@@ -129,7 +143,8 @@ bool plan_keeps_cache(const struct plan *plan, const struct device *device);
 /* Whether devices that prepare weights of their own share operations: their numbers may be others. */
 bool plan_mixes(const struct plan *plan);
 
-/* Positions of a bulk block (ROW_BULK): the most that any operation's device asks for; 0: none. */
+/* Positions of a bulk block (ROW_BULK): the most that any operation's device asks for, and with cuts by class at least
+ * PLAN_BULK_ROWS; 0: none. */
 int plan_bulk_rows(const struct plan *plan);
 
 /* Whether all devices know row.allow. */

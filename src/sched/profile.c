@@ -13,7 +13,7 @@
 
 const char *profile_plan_name(enum profile_plan plan)
 {
-    static const char *const names[] = {"one", "even", "solved"};
+    static const char *const names[] = {"one", "even", "solved", "class"};
     return names[plan];
 }
 
@@ -88,7 +88,7 @@ static int find_units(struct maker *m, struct lutra_error *err)
         const struct plan_piece *piece = &plan->piece[p];
         if (p && piece->first == plan->piece[p - 1].first) continue;
         struct unit *u = &m->unit[m->n_unit++];
-        *u = (struct unit){.first = piece->first, .n = piece->n, .cut = !share_is_whole(piece->share)};
+        *u = (struct unit){.first = piece->first, .n = piece->n, .cut = !share_is_all(piece->share)};
         const int on = number_of(m, plan->device[piece->device]);
         if (!u->cut && m->home < 0) m->home = on;
         u->kind = find_kind(m, u, piece->like, on, err);
@@ -114,20 +114,24 @@ bool profile_cuts(const struct profile *p, enum pass_class rows, enum profile_pl
         if (!first) first = own[i];
     }
     if (!first) return false;
+    const bool mixed = plan_devices_differ(device, n_device);
     for (int i = 0; i < list->n_op; i++) {
-        int part[SOLVE_DEVICES] = {0};
+        int part[SOLVE_DEVICES] = {0}, bulk[SOLVE_DEVICES] = {0};
         bool known = false;
         cut[i] = (struct plan_cut){0};
-        if (plan == PLAN_EVEN && plan_devices_differ(device, n_device)) cut[i] = plan_cut_evenly(device, n_device);
+        if (plan == PLAN_EVEN && mixed) cut[i] = plan_cut_evenly(device, n_device);
         if (plan == PLAN_EVEN) continue;
         profile_kind_name(list, &list->op[i], name, sizeof name);
         for (int k = 0; k < p->n_kind && plan == PLAN_SOLVED && !known; k++) {
             known = p->kind[k].cut && !strcmp(p->kind[k].name, name);
-            if (known) profile_part_left(p, rows, k, set, part);
+            if (known) profile_part_left(p, mixed ? PASS_FEW : rows, k, set, part);
+            if (known) profile_part_left(p, mixed ? PASS_MANY : rows, k, set, bulk);
         }
+        cut[i].by_class = memcmp(part, bulk, sizeof part) != 0;
         for (int d = 0; d < p->n_device; d++) {
-            if (!part[d]) continue;
+            if (!part[d] && !bulk[d]) continue;
             cut[i].device[cut[i].n] = own[d];
+            cut[i].bulk[cut[i].n] = (float)bulk[d];
             cut[i].part[cut[i].n++] = (float)part[d];
         }
         if (!cut[i].n) cut[i] = (struct plan_cut){.n = 1, .device = {first}, .part = {1}};

@@ -15,8 +15,8 @@
  * finds the cut of each kind for passes of few rows and of many.  Then whole passes are timed for three plans, and the
  * fastest is kept: the first device alone is one of them, so what is kept is not slower than that.
  *
- * Where devices prepare weights of their own, so that their numbers differ, few rows and many get the same cut and the
- * same plan, the ones that are best for both.
+ * Where devices prepare weights of their own, so that their numbers differ, few rows and many get the same plan, the
+ * one that is best for both: with one cut, or by class of rows with two.
  */
 #ifndef LUTRA_SCHED_PROFILE_H
 #define LUTRA_SCHED_PROFILE_H
@@ -37,7 +37,8 @@ enum profile_plan {
     PLAN_ONE,    /* all on the first device */
     PLAN_EVEN,   /* by caps.speed */
     PLAN_SOLVED, /* by the solver */
-    PROFILE_PLANS
+    PROFILE_PLANS,
+    PLAN_CLASS = PROFILE_PLANS /* bulk rows on one device, the others on another; the solver knows it */
 };
 
 enum { PROFILE_KINDS = 96, PROFILE_GRID = 16, PROFILE_SETS = 1 << SOLVE_DEVICES, PROFILE_POINTS = 2 };
@@ -99,9 +100,9 @@ struct profile_how {
  * there is room for; others as plan_open, plan_run and solve; LUTRA_E_CANCELLED. */
 int profile_make(struct profile *out, const struct profile_how *how, struct lutra_error *err);
 
-/* Sets cut [n_op] to those of a plan; operations of a kind that the profile does not have are left to the first of its
- * devices.  Where some of its devices are not among these, or lost, the cuts of the others are solved anew from its
- * times.  False: none of its devices is there. */
+/* Sets cut [n_op] to those of a plan, where numbers differ the same for few rows and many; operations of a kind
+ * that the profile does not have are left to the first of its devices.  Where some of its devices are not among these,
+ * or lost, the cuts of the others are solved anew from its times.  False: none of its devices is there. */
 bool profile_cuts(const struct profile *p, enum pass_class rows, enum profile_plan plan, const struct op_list *list,
     struct device *const *device, int n_device, struct plan_cut *cut);
 
@@ -125,6 +126,6 @@ int profile_parse(
 int profile_read(struct profile **out, const char *path, const struct profile_key *key, struct lutra_error *err);
 int profile_write(const char *path, const char *text, struct lutra_error *err);
 
-const char *profile_plan_name(enum profile_plan plan); /* "one", "even", "solved" */
+const char *profile_plan_name(enum profile_plan plan); /* "one", "even", "solved", "class" */
 
 #endif

@@ -43,7 +43,7 @@ struct maker {
     const struct profile_how *how;
     struct profile *out;
     struct device *device[SOLVE_DEVICES]; /* as the profile's */
-    bool mixed;                           /* their numbers differ: a cut is the same for few rows and many */
+    bool mixed;                           /* their numbers differ: a plan is the same for few rows and many */
     int home;                             /* holds the values before the first unit */
     struct unit *unit;                    /* [n_unit] of a pass */
     int n_unit;
@@ -73,7 +73,8 @@ void profile_even(const struct maker *m, unsigned set, int *part); /* sixteenths
 
 /* cuts.c: the part of every kind, and predicted_us. */
 int profile_solve(struct maker *m, enum pass_class rows, struct lutra_error *err);
-/* Behind it for both classes: of their cuts the one that is better for both. */
+/* Behind it for both classes, where devices' numbers differ: one of their cuts for both, or by class of rows each its
+ * own [HETERO 4.2], whichever is better for both. */
 int profile_fix(struct maker *m, struct lutra_error *err);
 int profile_open(struct maker *m, struct plan *plan, struct lutra_error *err); /* by m->cut, prepared where mixed */
 bool profile_can_cut(const struct maker *m, int op, const int *part);

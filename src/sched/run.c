@@ -17,6 +17,7 @@ struct run {
     int n; /* pieces submitted, of which the arrays tell: the rest is not even cleared */
     struct ticket ticket[PLAN_PIECES];
     bool over[PLAN_PIECES];
+    bool has[2];                    /* ordinary rows, bulk rows: the pass does */
     uint64_t told_us[PLAN_DEVICES]; /* until when a device's pieces have been told of */
 };
 
@@ -55,10 +56,45 @@ static void tell_ran(struct run *r, int p)
     tell(r, RUN_COMPUTE, p, begin, end);
 }
 
-static struct area area_of(const struct plan *plan, const struct step *step, int value, struct share share)
+/* The next part of a value that a share is, in rows from *at on, which moves behind it.  False: there is no more. */
+static bool next_area(
+    const struct plan *plan, const struct step *step, int value, struct share share, int *at, struct area *out)
 {
     const struct value *v = &plan->list->value[value];
-    return (struct area){share_columns(share, v->dim), v->dim, v->rows == ROWS_ALL ? step->batch->n_row : step->n_out};
+    const struct row_run r = step_rows(step, v->rows, share, *at);
+    *out = (struct area){share_columns(share, v->dim), v->dim, r.n, r.first, share.rows != SHARE_ALL_ROWS};
+    *at = r.first + r.n;
+    return r.n > 0;
+}
+
+/* A piece of a class that the pass has no rows of is not run. */
+static bool is_idle(const struct run *r, int p)
+{
+    const struct share share = r->plan->piece[p].share;
+    return !(r->has[0] && share_has(share, false)) && !(r->has[1] && share_has(share, true));
+}
+
+/* The last piece on a device, from this one back, that is run; -1: none. */
+static int last_run(const struct run *r, int p, int device)
+{
+    while (p >= 0 && is_idle(r, p)) p = r->plan->piece[p].wait[device];
+    return p;
+}
+
+static int piece_before(const struct run *r, int p)
+{
+    const int device = r->plan->piece[p].device;
+    return last_run(r, r->plan->piece[p].wait[device], device);
+}
+
+/* Of a value that a piece wrote, to shared memory: rows of these classes. */
+static int publish_value(struct device *d, const struct plan *plan, const struct step *step, int value,
+    struct share share, struct lutra_error *err)
+{
+    struct area area;
+    for (int at = 0; next_area(plan, step, value, share, &at, &area);)
+        TRY(d->memory->publish(d, &step->value[value], area, err));
+    return 0;
 }
 
 /* Brings what a piece has written, and others will read, to where they find it. */
@@ -66,11 +102,13 @@ static int publish(struct run *r, int p, struct lutra_error *err)
 {
     const struct plan_piece *piece = &r->plan->piece[p];
     struct device *d = r->plan->device[piece->device];
-    for (int v = 0; d->memory && piece->publish >> v; v++) {
-        if (!(piece->publish >> v & 1)) continue;
+    for (int v = 0; d->memory && (piece->publish[0] | piece->publish[1]) >> v; v++) {
+        const bool ordinary = piece->publish[0] >> v & 1, bulk = piece->publish[1] >> v & 1;
+        if (!ordinary && !bulk) continue;
         uint64_t start = now(r);
-        struct area area = area_of(r->plan, r->step, v, piece->share);
-        TRY(note_loss(r, d, d->memory->publish(d, &r->step->value[v], area, err)));
+        struct share share = piece->share;
+        if (ordinary != bulk) share.rows = bulk ? SHARE_BULK : SHARE_ORDINARY;
+        TRY(note_loss(r, d, publish_value(d, r->plan, r->step, v, share, err)));
         tell(r, RUN_COPY, p, start, now(r));
     }
     return 0;
@@ -81,14 +119,15 @@ static int finish(struct run *r, int p, struct lutra_error *err)
 {
     int self = r->plan->piece[p].device;
     struct device *d = r->plan->device[self];
+    p = last_run(r, p, self);
     int first = p;
-    if (r->over[p]) return 0;
+    if (p < 0 || r->over[p]) return 0;
     uint64_t start = now(r);
     TRY(note_loss(r, d, waits_for(r->waits, r->plan, p, &r->ticket[p], err)));
     if (r->ticket[p].id) tell(r, RUN_WAIT, p, start, now(r));
-    for (int i = p; i >= 0 && !r->over[i]; i = r->plan->piece[i].wait[self]) r->over[first = i] = true;
+    for (int i = p; i >= 0 && !r->over[i]; i = piece_before(r, i)) r->over[first = i] = true;
     for (; first <= p; first++)
-        if (r->plan->piece[first].device == self) {
+        if (r->plan->piece[first].device == self && !is_idle(r, first)) {
             tell_ran(r, first);
             TRY(publish(r, first, err));
         }
@@ -99,8 +138,10 @@ static void acquire(const struct run *r, const struct plan_piece *piece)
 {
     struct device *d = r->plan->device[piece->device];
     const struct plan_move *m = &r->plan->move[piece->first_move];
+    struct area area;
     for (int i = 0; d->memory && i < piece->n_move; i++)
-        d->memory->acquire(d, &r->step->value[m[i].value], area_of(r->plan, r->step, m[i].value, m[i].share));
+        for (int at = 0; next_area(r->plan, r->step, m[i].value, m[i].share, &at, &area);)
+            d->memory->acquire(d, &r->step->value[m[i].value], area);
 }
 
 /* ---- weights that are still being read ---- */
@@ -143,9 +184,10 @@ static int submit_as_held(
 /* The last piece before this one, on its device, that others have to take something from; -1: none. */
 static int last_published(const struct run *r, int p)
 {
-    int before = r->plan->piece[p].wait[r->plan->piece[p].device];
-    while (before >= 0 && !r->over[before] && !r->plan->piece[before].publish)
-        before = r->plan->piece[before].wait[r->plan->piece[p].device];
+    const struct plan_piece *piece = r->plan->piece;
+    int before = piece_before(r, p);
+    while (before >= 0 && !r->over[before] && !(piece[before].publish[0] | piece[before].publish[1]))
+        before = piece_before(r, before);
     return before >= 0 && !r->over[before] ? before : -1;
 }
 
@@ -154,11 +196,16 @@ static int start(struct run *r, int p, struct lutra_error *err)
     const struct plan *plan = r->plan;
     const struct plan_piece *piece = &plan->piece[p];
     struct device *d = plan->device[piece->device];
-    int before = piece->wait[piece->device];
+    int before = piece_before(r, p);
+    r->over[p] = is_idle(r, p);
+    if (r->over[p]) {
+        r->n = p + 1;
+        return 0;
+    }
     for (int i = 0; i < plan->n_device; i++)
         if (i != piece->device && piece->wait[i] >= 0) TRY(finish(r, piece->wait[i], err));
     /* Those it shares with read that, too: they would wait for it until this share is done. */
-    const int shown = d->memory && !share_is_whole(piece->share) ? last_published(r, p) : -1;
+    const int shown = d->memory && !share_is_all(piece->share) ? last_published(r, p) : -1;
     if (shown >= 0) TRY(finish(r, shown, err));
     uint64_t before_us = now(r);
     acquire(r, piece);
@@ -204,6 +251,10 @@ static int run_once(const struct plan *plan, const struct step *step, struct wai
 {
     struct run r;
     r.plan = plan, r.step = step, r.waits = waits, r.rescue = rescue, r.lost = NULL, r.n = 0;
+    for (int bulk = 0; bulk < 2; bulk++) {
+        const struct share rows = {.rows = bulk ? SHARE_BULK : SHARE_ORDINARY};
+        r.has[bulk] = !plan->by_class || step_rows(step, ROWS_ALL, rows, 0).n > 0;
+    }
     memset(r.told_us, 0, sizeof r.told_us);
     if (waits) waits_begin(waits, plan, step->batch->n_row);
     int rc = run_pieces(&r, err);
@@ -218,8 +269,8 @@ int plan_share(const struct plan *plan, const struct step *step, int value, stru
     for (int p = w->first; p < w->first + w->n; p++) {
         const struct plan_piece *piece = &plan->piece[p];
         struct device *d = plan->device[piece->device];
-        if (!d->memory || piece->publish >> value & 1) continue;
-        TRY(d->memory->publish(d, &step->value[value], area_of(plan, step, value, piece->share), err));
+        if (!d->memory || (piece->publish[0] & piece->publish[1]) >> value & 1) continue;
+        TRY(publish_value(d, plan, step, value, piece->share, err));
     }
     return 0;
 }

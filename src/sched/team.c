@@ -3,6 +3,8 @@
  * Who computes what of an operation that several devices share: products, gates and the head by outputs, an attention
  * and what stands before it by K/V heads.
  */
+#include <string.h>
+
 #include "ops/head.h"
 #include "sched/plan_impl.h"
 
@@ -103,14 +105,14 @@ static int bound_at(float part, int n_head, int *head)
 
 /* Its shares, in the order of the team; false: one would be empty.  n_head 0: by outputs. */
 static bool find_shares(const struct op_list *list, const struct op *op, int n_op, int n_head,
-    const struct plan_cut *cut, struct device *const *team, int n, struct share share[PLAN_DEVICES])
+    const struct plan_cut *cut, struct device *const *team, int n, struct share share[PLAN_PARTS])
 {
     float all = 0, sum = 0;
     for (int i = 0; i < n; i++) all += part_of(cut, team[i]);
     for (int i = 0, from = 0, head; i < n; i++) {
         sum += part_of(cut, team[i]);
         int to = i == n - 1 ? SHARE_WHOLE : bound_at(sum / all, n_head, &head);
-        share[i] = (struct share){(int16_t)from, (int16_t)to};
+        share[i] = (struct share){(int16_t)from, (int16_t)to, SHARE_ALL_ROWS};
         if (to <= from ||
             (n_head ? i < n - 1 && !bounds_head(list, op, n_op, to, head, n_head) : !has_outputs(list, op, share[i])))
             return false;
@@ -119,12 +121,88 @@ static bool find_shares(const struct op_list *list, const struct op *op, int n_o
     return true;
 }
 
+/* ---- by class of rows ---- */
+
+/* A product over all rows, for which a cut says it. */
+static bool is_by_class(const struct op_list *list, const struct op *op, const struct plan_cut *cut)
+{
+    bool is = cut && cut->n && cut->by_class && op->kind == OP_MATMUL;
+    for (int i = 0; is && i < op->n_in; i++) is = list->value[op->in[i]].rows == ROWS_ALL;
+    return is;
+}
+
+/* Of the rows of one class: the devices, and their shares. */
+struct class_team {
+    struct device *device[PLAN_DEVICES];
+    struct share share[PLAN_PARTS];
+    int n;
+};
+
+static void find_class_team(const struct op_list *list, const struct op *op, const struct plan_cut *cut,
+    enum share_rows rows, struct device *d, struct device *const *device, int n_device, struct class_team *out)
+{
+    struct plan_cut one = *cut;
+    if (rows == SHARE_BULK) memcpy(one.part, cut->bulk, sizeof one.part);
+    out->n = find_team(list, op, 1, &one, d, device, n_device, out->device);
+    if (out->n < 2 || !find_shares(list, op, 1, 0, &one, out->device, out->n, out->share)) {
+        if (out->n != 1) out->device[0] = d;
+        out->n = 1;
+        out->share[0] = (struct share){0, 0, SHARE_ALL_ROWS};
+    }
+    for (int i = 0; i < out->n; i++) out->share[i].rows = rows;
+}
+
+/* Whether a device would need two ranges of one weight and takes but one. */
+static bool clash(const struct class_team *a, const struct class_team *b)
+{
+    for (int i = 0; i < a->n; i++)
+        for (int k = 0; k < b->n; k++)
+            if (a->device[i] == b->device[k] && a->device[i]->caps.one_share &&
+                (a->share[i].from != b->share[k].from || a->share[i].to != b->share[k].to))
+                return true;
+    return false;
+}
+
+static bool is_same_team(const struct class_team *a, const struct class_team *b)
+{
+    bool same = a->n == b->n;
+    for (int i = 0; same && i < a->n; i++)
+        same = a->device[i] == b->device[i] && a->share[i].from == b->share[i].from && a->share[i].to == b->share[i].to;
+    return same;
+}
+
+/* Asynchronous devices first, and of these bulk rows.  Where a device cannot have both of its shares, all rows are cut
+ * as bulk rows are. */
+static int team_by_class(const struct op_list *list, const struct op *op, const struct plan_cut *cut, struct device *d,
+    struct device *const *device, int n_device, struct device *team[PLAN_PARTS], struct share share[PLAN_PARTS])
+{
+    struct class_team of[2];
+    find_class_team(list, op, cut, SHARE_BULK, d, device, n_device, &of[0]);
+    find_class_team(list, op, cut, SHARE_ORDINARY, d, device, n_device, &of[1]);
+    const bool same = is_same_team(&of[0], &of[1]) || clash(&of[0], &of[1]);
+    int n = 0;
+    for (int async = 1; async >= 0; async--)
+        for (int class = 0; class < (same ? 1 : 2); class ++)
+            for (int i = 0; i < of[class].n; i++) {
+                if (of[class].device[i]->caps.async != async) continue;
+                team[n] = of[class].device[i];
+                share[n] = of[class].share[i];
+                if (same) share[n].rows = SHARE_ALL_ROWS;
+                n++;
+            }
+    return n;
+}
+
 int plan_team(const struct op_list *list, const struct op *op, struct device *const *device, int n_device,
-    const struct plan_cut *cut, struct device *team[PLAN_DEVICES], struct share share[PLAN_DEVICES], int *n_op,
+    const struct plan_cut *cut, struct device *team[PLAN_PARTS], struct share share[PLAN_PARTS], int *n_op,
     struct lutra_error *err)
 {
     struct device *d = NULL, *other;
     TRY(plan_choose(list, op, device, n_device, &d, err));
+    if (is_by_class(list, op, cut)) {
+        *n_op = 1;
+        return team_by_class(list, op, cut, d, device, n_device, team, share);
+    }
     int by_head = plan_stretch(list, op), n = 0, n_head = 0;
     *n_op = by_head; /* 1: no heads */
     for (int i = 1; i < by_head; i++) {
@@ -139,7 +217,7 @@ int plan_team(const struct op_list *list, const struct op *op, struct device *co
         team[0] = d;
         *n_op = 1;
     }
-    share[0] = (struct share){0, 0};
+    share[0] = (struct share){0, 0, SHARE_ALL_ROWS};
     return 1;
 }
 
@@ -167,8 +245,35 @@ struct plan_cut plan_cut_evenly(struct device *const *device, int n_device)
     struct plan_cut cut = {0};
     for (int i = 0; i < n_device && cut.n < CUT_DEVICES; i++) {
         if (!device[i]->caps.shares) continue;
+        const struct device_caps *caps = &device[i]->caps;
         cut.device[cut.n] = device[i];
-        cut.part[cut.n++] = device[i]->caps.speed > 0 ? device[i]->caps.speed : 1;
+        cut.by_class |= caps->by_class;
+        cut.part[cut.n] = caps->speed > 0 || caps->by_class ? caps->speed : 1;
+        cut.bulk[cut.n] = caps->by_class ? caps->bulk_speed : cut.part[cut.n];
+        cut.n++;
     }
     return cut;
+}
+
+bool plan_devices_by_class(struct device *const *device, int n_device)
+{
+    bool by_class = false;
+    for (int i = 0; i < n_device; i++) by_class |= device[i]->caps.shares && device[i]->caps.by_class;
+    return by_class;
+}
+
+struct plan_cut plan_cut_by_class(struct device *const *device, int n_device)
+{
+    struct device *host = NULL, *other = NULL, *last = NULL;
+    for (int i = 0; i < n_device; i++) {
+        if (!device[i]->caps.shares) continue;
+        last = device[i];
+        if (!host && !last->memory) host = last;
+    }
+    if (!host) host = last;
+    for (int i = 0; i < n_device && !other; i++)
+        if (device[i]->caps.shares && device[i] != host) other = device[i];
+    if (!host) return (struct plan_cut){0};
+    if (!other) return (struct plan_cut){.n = 1, .device = {host}, .part = {1}};
+    return (struct plan_cut){.n = 2, .device = {host, other}, .part = {1, 0}, .by_class = true, .bulk = {0, 1}};
 }

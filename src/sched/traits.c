@@ -73,7 +73,7 @@ static int open_products(struct products *p, int n_row, int n_in, int n_out, str
         for (size_t i = 0; p->value[v].host && i < bytes / sizeof(float); i++)
             ((float *)p->value[v].host)[i] = (float)(i % 61) / 61;
     }
-    if (p->d->memory) p->d->memory->acquire(p->d, &p->value[0], (struct area){{0, n_in}, n_in, n_row});
+    if (p->d->memory) p->d->memory->acquire(p->d, &p->value[0], area_of_all(n_in, n_row));
     return 0;
 }
 

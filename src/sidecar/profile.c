@@ -48,6 +48,8 @@ static int open_probe(struct probe *p, lutra_model *m, int n_row, struct lutra_e
     set_rows(p->s, seq, DEPTH, n_row);
     TRY(session_hold(p->s, n_row, &p->view, &p->step, err));
     p->held = true;
+    /* As where a plan cuts by class, which is found only now. */
+    for (int i = 0; n_row > FEW_ROWS && i < n_row - 1; i++) session_rows(p->s)[i].want |= ROW_BULK;
     return 0;
 }
 

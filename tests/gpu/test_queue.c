@@ -249,7 +249,7 @@ static void mirrors_and_copies_serve_a_discrete_gpu(void **state)
     struct lutra_error err = {0};
     struct device *d = gpu_open_with(&(struct gpu_settings){.functions = make_discrete});
     struct gpu_device *g = (struct gpu_device *)d;
-    const struct area in = {{0, N_IN}, N_IN, N_ROW}, out = {{0, N_OUT}, N_OUT, N_ROW};
+    const struct area in = area_of_all(N_IN, N_ROW), out = area_of_all(N_OUT, N_ROW);
     (void)state;
     open_list(&l, d);
     assert_null(weight_packed(&l.weight, d)->memory.mapped);

@@ -231,8 +231,8 @@ struct extent {
 
 static struct extent extent_of(const struct area *a)
 {
-    struct extent e = {
-        .first = (size_t)a->columns.first * 4, .each = (size_t)a->columns.n * 4, .stride = (size_t)a->dim * 4};
+    struct extent e = {.each = (size_t)a->columns.n * 4, .stride = (size_t)a->dim * 4};
+    e.first = (size_t)a->columns.first * 4 + (size_t)a->first * e.stride;
     e.bytes = (size_t)(a->rows - 1) * e.stride + e.each;
     return e;
 }
@@ -252,20 +252,15 @@ int npu_value_area_to_host(struct npu_device *d, struct npu_buffer *b, const str
     return 0;
 }
 
-static bool overlap(struct columns a, struct columns b)
-{
-    return a.first < b.first + b.n && b.first < a.first + a.n;
-}
-
 void npu_value_area_comes(struct npu_buffer *b, const struct area *area)
 {
     int n = 0;
     b->shared = true;
-    for (int i = 0; i < b->n_come; i++) /* of a pass that was not finished */
-        if (!overlap(b->come[i].columns, area->columns)) b->come[n++] = b->come[i];
-    if (n == NPU_AREAS) n = 0;
-    b->come[n++] = *area;
-    b->n_come = n;
+    for (int i = 0; i < b->n_come && i < NPU_AREAS; i++) /* of a pass that was not finished */
+        if (!area_meets(&b->come[i], area)) b->come[n++] = b->come[i];
+    const bool lost = b->n_come > NPU_AREAS;
+    if (n < NPU_AREAS) b->come[n] = *area;
+    b->n_come = lost ? NPU_AREAS + 1 : n + 1;
 }
 
 /* Columns of others, to where the value's own columns are; with none of them, to `window`. */
@@ -274,6 +269,8 @@ static int bring_areas(struct npu_device *d, struct npu_buffer *b, int window, s
     const int w = b->fresh ? first_fresh(b) : window;
     struct npu_transport *link = d->window[w].link;
     if (!b->n_come) return 0;
+    if (b->n_come > NPU_AREAS)
+        return lutra_fail(err, LUTRA_E_UNSUPPORTED, "%s: rows of two classes take turns too often", d->base.name);
     TRY(clean(d, b, w, err));
     for (; b->n_come; b->n_come--) {
         const struct area *a = &b->come[b->n_come - 1];

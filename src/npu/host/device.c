@@ -346,7 +346,9 @@ int npu_device_open(struct device **out, npu_transport_open *open, const struct 
             .memory_bytes = npu_window_bytes(d),
             .cache = DEVICE_CACHE_F16,
             .async = true,
-            .shares = 1 << OP_MATMUL | 1 << OP_SWIGLU | 1 << OP_GEGLU | 1 << OP_RELU2}};
+            .shares = 1 << OP_MATMUL | 1 << OP_SWIGLU | 1 << OP_GEGLU | 1 << OP_RELU2,
+            /* blocks of bit planes lie side by side in panels */
+            .one_share = settings->packing == NPU_PACK_PLANES || settings->packing == NPU_PACK_LOOKUP}};
     *out = &d->base;
     return 0;
 }

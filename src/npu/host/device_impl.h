@@ -14,7 +14,7 @@
 #include "npu/host/tables.h"
 #include "npu/wire/layout.h"
 
-enum { NPU_WINDOWS = 8, NPU_TABLES = 8, NPU_AREAS = 16, NPU_RAN = 64 };
+enum { NPU_WINDOWS = 8, NPU_TABLES = 8, NPU_AREAS = 256, NPU_RAN = 64 };
 
 /* A prepared weight. */
 struct packed {
@@ -64,7 +64,7 @@ struct npu_buffer {
     uint32_t fresh;              /* set of windows whose bytes are current */
     uint32_t dirty[NPU_WINDOWS]; /* the first bytes of each, which cache lines may hold that are not written back */
     struct area come[NPU_AREAS]; /* [n_come] columns that others wrote: in the host's memory alone, the rest is not */
-    int n_come;
+    int n_come;                  /* more than NPU_AREAS: not all are there, and the value cannot be brought */
 
     /* A cache: */
     int n_layer; /* 0: a value */

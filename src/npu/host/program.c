@@ -73,6 +73,7 @@ int npu_program_ops(const struct npu_device *d, const struct op_list *list)
     for (int i = 0; i < list->n_op; i++)
         for (int w = 0; list->op[i].kind == OP_MATMUL && w < list->op[i].n_weight; w++) {
             const struct packed *p = npu_packed_of(d, list->op[i].weight[w]);
+            all += 4 * (d->most.max_rows / 32 + 1); /* with a share of one class, and of the gate behind it */
             if (p && p->lookup_rows) all += 6 * (d->most.max_rows / (int)p->lookup_rows + d->most.max_rows / 16 + 2);
         }
     return all;
@@ -159,10 +160,17 @@ static int end_run(struct program *p, struct lutra_error *err)
     return npu_run_feed(d, err);
 }
 
+/* Whether what stands between two turns, and what ends a run, would fit.  Rows of two classes in turn are many
+ * stretches. */
+static bool has_room(const struct npu_device *d)
+{
+    return d->n_op + 2 * d->most.max_out + VALUE_MAX + 64 <= d->max_op;
+}
+
 /* What follows runs in this window. */
 static int turn(struct program *p, int window, struct lutra_error *err)
 {
-    if (p->w && window == p->d->at) return 0;
+    if (p->w && window == p->d->at && has_room(p->d)) return 0;
     if (p->w) {
         TRY(end_run(p, err));
         TRY(npu_run_drain(p->d, err));
@@ -236,21 +244,37 @@ static int emit_norm(struct program *p, const struct op *op, struct lutra_error 
     return constant(p, op->norm.weight, &m->weights, err);
 }
 
-/* Element-wise: all rows as one, or the share's columns of each. */
-static void emit_pointwise(struct program *p, const struct op *op, uint32_t code)
+/* The share's columns of rows side by side. */
+static void push_pointwise(struct program *p, const struct op *op, uint32_t code, struct row_run rows)
 {
     const uint32_t stride = stride_of(p, op->out[0]);
     const struct columns own = own_of(p, op->out[0]);
-    const uint32_t first = 4 * (uint32_t)own.first;
+    const uint32_t first = (uint32_t)rows.first * stride + 4 * (uint32_t)own.first;
     struct npu_op *m = push(p, code);
-    m->m = 1, m->n = (uint32_t)round_up(rows_of(p, op->out[0]) * (size_t)stride / 4, 32);
-    m->src_stride = m->dst_stride = 4 * m->n;
-    if (!share_is_whole(p->s->share)) {
-        m->m = rows_of(p, op->out[0]), m->n = (uint32_t)own.n;
-        m->src_stride = m->dst_stride = stride;
-    }
+    m->m = (uint32_t)rows.n, m->n = (uint32_t)own.n;
+    m->src_stride = m->dst_stride = stride;
     m->src = at_of(p, op->in[0]) + first, m->weights = at_of(p, op->in[1]) + first,
     m->dst = at_of(p, op->out[0]) + first;
+}
+
+/* Element-wise: all rows as one, or those of the share. */
+static int emit_pointwise(struct program *p, const struct op *op, uint32_t code, struct lutra_error *err)
+{
+    const struct share share = p->s->share;
+    const enum value_rows rows = p->s->list->value[op->out[0]].rows;
+    if (!share_is_all(share)) {
+        for (struct row_run r = step_rows(p->s->step, rows, share, 0); r.n;
+             r = step_rows(p->s->step, rows, share, r.first + r.n)) {
+            TRY(turn(p, p->d->at, err));
+            push_pointwise(p, op, code, r);
+        }
+        return 0;
+    }
+    struct npu_op *m = push(p, code);
+    m->m = 1, m->n = (uint32_t)round_up(rows_of(p, op->out[0]) * (size_t)stride_of(p, op->out[0]) / 4, 32);
+    m->src_stride = m->dst_stride = 4 * m->n;
+    m->src = at_of(p, op->in[0]), m->weights = at_of(p, op->in[1]), m->dst = at_of(p, op->out[0]);
+    return 0;
 }
 
 static bool is_gate(const struct op *op)
@@ -297,7 +321,7 @@ static uint32_t tiling_of(const struct program *p, const struct packed *w, const
     return npu_gemm_tiling(plan.lead, plan.row_blocks, plan.chunk_blocks);
 }
 
-/* The outputs of a part that the share is, from a packed block's first on, as a weight. */
+/* The outputs of a part that the share is, from a packed block's first on, as a weight; of bit planes all. */
 static int find_outputs(const struct program *p, const struct op *op, int i, struct npu_weights *layout,
     uint32_t *first, struct lutra_error *err)
 {
@@ -386,6 +410,18 @@ static struct stretch stretch_of(const struct program *p, int value, uint32_t fi
     return (struct stretch){first, end - first};
 }
 
+/* All rows of a product that go to tiles at every row count: with a share of one class, stretch by stretch. */
+static int emit_dense(struct program *p, const struct op *op, struct lutra_error *err)
+{
+    const enum value_rows rows = p->s->list->value[op->in[0]].rows;
+    for (struct row_run r = step_rows(p->s->step, rows, p->s->share, 0); r.n;
+         r = step_rows(p->s->step, rows, p->s->share, r.first + r.n))
+        for (int i = 0; i < op->n_weight; i++)
+            if (!packed_of(p, op, i)->lookup_rows)
+                TRY(emit_tiles(p, op, i, (struct stretch){(uint32_t)r.first, (uint32_t)r.n}, err));
+    return 0;
+}
+
 /* The least of its parts'; 0: all go to tiles. */
 static uint32_t lookup_rows(const struct program *p, const struct op *op)
 {
@@ -402,15 +438,14 @@ static uint32_t lookup_rows(const struct program *p, const struct op *op)
 static int emit_product(struct program *p, const struct op *op, struct lutra_error *err)
 {
     const uint32_t n = rows_of(p, op->in[0]), each = lookup_rows(p, op);
-    struct stretch all = {0, n};
     bool bulk;
-    for (int i = 0; i < op->n_weight; i++)
-        if (!packed_of(p, op, i)->lookup_rows) TRY(emit_tiles(p, op, i, all, err));
+    TRY(emit_dense(p, op, err));
     for (uint32_t at = 0; each && at < n;) {
         struct stretch s = stretch_of(p, op->in[0], at, &bulk);
+        const bool own = share_has(p->s->share, bulk);
         if (!bulk && s.n > each) s.n = each;
-        if (!bulk) TRY(emit_lookups(p, op, s, err));
-        for (int i = 0; bulk && i < op->n_weight; i++)
+        if (own && !bulk) TRY(emit_lookups(p, op, s, err));
+        for (int i = 0; own && bulk && i < op->n_weight; i++)
             if (packed_of(p, op, i)->lookup_rows) TRY(emit_tiles(p, op, i, s, err));
         at += s.n;
     }
@@ -587,10 +622,10 @@ static int emit_one(struct program *p, const struct op *op, struct lutra_error *
     case OP_ROPE: return emit_rope(p, op, err);
     case OP_KV_APPEND: return emit_append(p, op, err);
     case OP_ATTENTION: return emit_attention(p, op, err);
-    case OP_SWIGLU: emit_pointwise(p, op, NPU_OP_SWIGLU); return 0;
-    case OP_GEGLU: emit_pointwise(p, op, NPU_OP_GEGLU); return 0;
-    case OP_RELU2: emit_pointwise(p, op, NPU_OP_RELU2); return 0;
-    case OP_ADD: emit_pointwise(p, op, NPU_OP_ADD); return 0;
+    case OP_SWIGLU: return emit_pointwise(p, op, NPU_OP_SWIGLU, err);
+    case OP_GEGLU: return emit_pointwise(p, op, NPU_OP_GEGLU, err);
+    case OP_RELU2: return emit_pointwise(p, op, NPU_OP_RELU2, err);
+    case OP_ADD: return emit_pointwise(p, op, NPU_OP_ADD, err);
     case OP_TAKE: return emit_take(p, op, err);
     case OP_HEAD: return emit_head(p, op, err);
     default: return lutra_fail(err, LUTRA_E_INTERNAL, "npu: no message for operation %s", op_name(op->kind));

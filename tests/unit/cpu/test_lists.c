@@ -34,7 +34,7 @@ static void compare(struct device *d, struct random_list *r, int i, uint32_t see
     static float before[RL_VALUES][RL_ROWS * RL_MOST_DIM], want[RL_VALUES][RL_ROWS * RL_MOST_DIM];
     const struct op *op = &r->op[i];
     struct lutra_error err = {0};
-    struct segment segment = {op, 1, &r->list, &r->step, {0, 0}, 0};
+    struct segment segment = {op, 1, &r->list, &r->step, {0}, 0};
     struct ticket ticket;
     bool tame = is_tame(r, op);
     const struct kv_states *st = &r->kv.view.state;

@@ -126,7 +126,7 @@ static void run_shares(struct bench *b)
         int to = i == n - 1 ? SHARE_WHOLE : from + (int)below(b, (uint32_t)(SHARE_WHOLE - from));
         of[i] = (int)below(b, 2);
         if (to > from)
-            run(b, of[i], (struct share){(int16_t)from, (int16_t)to}, &ticket[i]);
+            run(b, of[i], (struct share){.from = (int16_t)from, .to = (int16_t)to}, &ticket[i]);
         else
             ticket[i] = (struct ticket){b->device[of[i]], 0};
         from = to;
@@ -155,7 +155,7 @@ static void check_cut(struct bench *b, enum quant_type type)
     make_step(b, n_row);
     struct ticket ticket;
     fill(b);
-    run(b, 0, (struct share){0, 0}, &ticket);
+    run(b, 0, (struct share){0}, &ticket);
     for (int v = V_GATE; v < N_VALUES; v++) memcpy(whole[v - V_GATE], b->value[v].host, b->value[v].bytes);
     fill(b);
     run_shares(b);
@@ -175,7 +175,7 @@ static void check_slice(struct bench *b, struct device *d, enum quant_type type)
     static float whole[3][ROWS * OUT_MOST];
     int n_out = 32 * (2 + (int)below(b, OUT_MOST / 32 - 1)), n_row = 1 + (int)below(b, below(b, 4) ? 12 : ROWS);
     int from = (int)below(b, SHARE_WHOLE - 1), to = from + 1 + (int)below(b, (uint32_t)(SHARE_WHOLE - from));
-    const struct share share = {(int16_t)from, (int16_t)to};
+    const struct share share = {.from = (int16_t)from, .to = (int16_t)to};
     const struct columns own = share_columns(share, n_out);
     struct ticket ticket;
     bool keeps;
@@ -192,7 +192,7 @@ static void check_slice(struct bench *b, struct device *d, enum quant_type type)
     make_list(b, n_out);
     assert_int_equal(d->ops->reserve(d, &b->list, ROWS, 1, 1, NULL), 0);
     make_step(b, n_row);
-    run(b, 0, (struct share){0, 0}, &ticket);
+    run(b, 0, (struct share){0}, &ticket);
     for (int v = V_GATE; v < N_VALUES; v++) memcpy(whole[v - V_GATE], b->value[v].host, b->value[v].bytes);
     struct segment s = {b->op, 2, &b->list, &b->step, share, 0};
     fill(b);
@@ -204,7 +204,7 @@ static void check_slice(struct bench *b, struct device *d, enum quant_type type)
                 fail_msg("%s: outputs %d to %d of %d: other bits in value %d", quant_info_of(type)->name,
                     (int)own.first, (int)(own.first + own.n), n_out, v);
         }
-    s.share = (struct share){0, 0};
+    s.share = (struct share){0};
     if (own.n && own.n < n_out) assert_int_equal(d->ops->submit(d, &s, NULL, 0, &ticket, NULL), LUTRA_E_ARGUMENT);
     for (int i = 0; own.n && own.n < n_out && i < 2; i++) {
         struct tensor *t = &b->weight[i].tensor;
@@ -272,7 +272,7 @@ static void a_failure_is_told_once(void **state)
     struct step wide = b.step;
     struct batch many = {.row = b.row, .n_row = ROWS + 1};
     wide.batch = &many;
-    struct segment bad = {b.op, 2, &b.list, &wide, {0, 0}, 0}, good = {b.op, 2, &b.list, &b.step, {0, 0}, 0};
+    struct segment bad = {b.op, 2, &b.list, &wide, {0}, 0}, good = {b.op, 2, &b.list, &b.step, {0}, 0};
     struct device *d = b.device[1];
     assert_int_equal(d->ops->submit(d, &bad, NULL, 0, &first, &err), 0);
     assert_int_equal(d->ops->submit(d, &good, &first, 1, &second, &err), 0);

@@ -129,10 +129,13 @@ static inline void fixture_make_split(struct fixture *f, const struct where *whe
     fixture_make_file(f, shape, type, n_layer);
 }
 
+/* Of the models that tests open without saying one. */
+static const char *fixture_split;
+
 static inline void fixture_make(
     struct fixture *f, const struct where *where, const char *shape, const char *type, int n_layer, int n_threads)
 {
-    fixture_make_split(f, where, NULL, shape, type, n_layer, n_threads);
+    fixture_make_split(f, where, fixture_split, shape, type, n_layer, n_threads);
 }
 
 /* split: of CPU clusters. */
@@ -177,6 +180,21 @@ static inline void fixture_everywhere(void (*check)(const struct where *where))
         print_message("%s\n", devices[i]);
         check(&(struct where){devices[i], NULL});
     }
+}
+
+/* Calls check for plans that cut by class of rows: bulk rows on one device, the others on another; bulk rows cut, the
+ * others on one; the others cut. */
+static inline void fixture_by_class(void (*check)(const struct where *where))
+{
+    static const struct {
+        const char *device, *split;
+    } plans[] = {{"cpu,npu-sim", "0,1/1,0"}, {"npu-sim,cpu", "1,2/0,1"}, {"npu-sim:lookup,cpu", "1,0/1,1"}};
+    for (size_t i = 0; i < (SANITIZED ? 2 : sizeof plans / sizeof *plans); i++) {
+        print_message("%s, %s\n", plans[i].device, plans[i].split);
+        fixture_split = plans[i].split;
+        check(&(struct where){.device = plans[i].device});
+    }
+    fixture_split = NULL;
 }
 
 /* A tiny shape with logits: encoders and rankers have none. */

@@ -164,6 +164,7 @@ static void a_cached_prefix_changes_nothing(void **state)
 {
     (void)state;
     fixture_everywhere(check_prefix);
+    fixture_by_class(check_prefix);
 }
 
 /* The next turn of a chat: what was said is evaluated again where the prompt's rows are in bulk. */
@@ -224,6 +225,7 @@ static void requests_do_not_depend_on_the_load(void **state)
     (void)state;
     check_load(&(struct where){0}, 1);
     fixture_everywhere(check_few_loads);
+    fixture_by_class(check_few_loads);
 }
 
 int main(void)

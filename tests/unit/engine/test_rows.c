@@ -357,10 +357,17 @@ static void check_quantized(const struct where *where)
     if (!slow) check_type_on(where, "tiny-bitnet-b1.58", "TQ2_0", "f16", n_rows + 1);
 }
 
+static void check_by_class(const struct where *where)
+{
+    static const int n_rows[] = {9, 2, 0};
+    check_type_on(where, "tiny-qwen2", "Q4_0", "f16", n_rows);
+}
+
 static void quantized_bits_on_every_device(void **state)
 {
     (void)state;
     fixture_everywhere(check_quantized);
+    fixture_by_class(check_by_class);
 }
 
 static void results_by_want(void **state)

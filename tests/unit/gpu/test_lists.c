@@ -60,7 +60,7 @@ static void compare(struct device *d, struct random_list *r, int i, uint32_t see
         memcpy(want[v], r->value[v].host, r->value[v].bytes);
         memcpy(r->value[v].host, before[v], r->value[v].bytes);
         const int dim = r->list.value[v].dim;
-        d->memory->acquire(d, &r->value[v], (struct area){{0, dim}, dim, r->batch.n_row});
+        d->memory->acquire(d, &r->value[v], area_of_all(dim, r->batch.n_row));
     }
     if (d->ops->supports(d, &r->list, op, &err) == 0) {
         if (d->ops->submit(d, &segment, NULL, 0, &ticket, &err) < 0) fail_msg("list %u: %s", seed, err.what);
@@ -69,7 +69,7 @@ static void compare(struct device *d, struct random_list *r, int i, uint32_t see
             const struct value *value = &r->list.value[v];
             size_t rows = (size_t)(value->rows == ROWS_OUT ? r->step.n_out : r->batch.n_row);
             if (!op_writes(op, v)) continue;
-            d->memory->publish(d, &r->value[v], (struct area){{0, value->dim}, value->dim, (int)rows}, &err);
+            d->memory->publish(d, &r->value[v], area_of_all(value->dim, (int)rows), &err);
             if (tame) assert_near(r->value[v].host, want[v], rows * (size_t)value->dim, 1e-4, op_name(op->kind), seed);
         }
         if (op->kind == OP_HEAD && tame) assert_head(r, head, seed);

@@ -85,8 +85,8 @@ static inline double clocked_op_us(struct clocked *d, const struct op *op, const
     if (!clocked_is_warm(d, op)) us += d->cold_ns * 1e-3 * (double)columns;
     enum value_rows rows = s->list->value[op->in[0]].rows;
     double mac = (double)columns * s->list->value[op->in[0]].dim;
-    mac *= rows == ROWS_ALL ? s->step->batch->n_row : s->step->n_out;
-    return us + mac * d->ns_per_kmac * 1e-6 * (share_is_whole(s->share) ? 1 : d->beside);
+    mac *= step_count_rows(s->step, rows, s->share);
+    return us + mac * d->ns_per_kmac * 1e-6 * (share_is_all(s->share) ? 1 : d->beside);
 }
 
 /* How long `us` of work take that begin then. */
@@ -108,7 +108,7 @@ static inline int clocked_submit(struct device *self, const struct segment *s, c
     struct clocked *d = clocked_of(self);
     double us = 0;
     (void)after, (void)n_after;
-    if (!share_is_whole(s->share))
+    if (!share_is_all(s->share))
         ++*d->n_share;
     else if (d->seen != *d->n_share)
         us += d->fetch_us;

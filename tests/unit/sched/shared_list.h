@@ -41,6 +41,7 @@ struct bench {
     float bias[OUT_MOST], want[N_VALUES][ROWS * OUT_MOST];
     uint32_t seed;
     uint64_t ran_until_us;
+    int n_class; /* cases with shares of rows of one class */
 };
 
 static struct lutra_error err;

@@ -32,6 +32,7 @@ static void open_bench(struct bench *b, int n_device)
     b->many = (struct batch){.row = b->w.row, .n_row = CLOCKED_ROWS};
     b->step[PASS_FEW] = b->step[PASS_MANY] = b->w.step;
     b->step[PASS_MANY].batch = &b->many;
+    for (int r = 1; r < CLOCKED_ROWS; r++) b->w.row[r].want = ROW_BULK;
 }
 
 static int make(struct bench *b, int (*progress)(void *, uint64_t, uint64_t), void *user, struct lutra_error *err)
@@ -323,13 +324,13 @@ static void other_sets_of_devices(void **state)
     assert_predicted(&b, 0.02);
 }
 
-/* Devices with weights of their own, whose numbers differ: few rows and many have one cut and one plan, and what that
- * needs is prepared.  Waiting that is dear speaks against it for few rows. */
-static void devices_that_differ_have_one_cut(void **state)
+/* Devices with weights of their own, whose numbers differ: few rows and many have one plan, with one cut or one for
+ * each class of rows, and what that needs is prepared.  Waiting that is dear speaks against it for few rows. */
+static void devices_that_differ_have_one_plan(void **state)
 {
     static struct bench b;
     struct lutra_error err = {.what = ""};
-    int n_shared = 0;
+    int n_shared = 0, n_alike = 0;
     (void)state;
     for (int i = 0; i < 6; i++) {
         open_bench(&b, 2);
@@ -342,8 +343,8 @@ static void devices_that_differ_have_one_cut(void **state)
         assert_int_equal(b.p.pass[PASS_FEW].best, b.p.pass[PASS_MANY].best);
         for (int k = 0; k < b.p.n_kind; k++) {
             const struct profile_kind *kind = &b.p.kind[k];
-            assert_memory_equal(kind->of[PASS_FEW].part, kind->of[PASS_MANY].part, sizeof kind->of[PASS_FEW].part);
-            n_shared += kind->cut && kind->of[PASS_FEW].part[0] && kind->of[PASS_FEW].part[1];
+            n_shared += kind->cut && kind->of[PASS_MANY].part[0] && kind->of[PASS_MANY].part[1];
+            n_alike += kind->cut && !memcmp(kind->of[PASS_FEW].part, kind->of[PASS_MANY].part, sizeof kind->of->part);
         }
         for (int w = 0; w < 6; w++) assert_true(weight_is_ready(&b.w.weight[w], NULL));
         assert_predicted(&b, 0.15);
@@ -353,7 +354,34 @@ static void devices_that_differ_have_one_cut(void **state)
                 sum[p] += b.p.pass[c].measured[p].us / b.p.pass[c].measured[PLAN_ONE].us;
         for (int p = 0; p < PROFILE_PLANS; p++) assert_true(sum[b.p.pass[PASS_FEW].best] <= sum[p]);
     }
-    assert_true(n_shared > 0);
+    assert_true(n_shared > 0 && n_alike > 0);
+}
+
+/* The second is fast, and slow to begin: whole blocks of prompts are its, or a part of them, other rows the first's.
+ * Few rows take what they take there alone. */
+static void devices_that_differ_share_by_class(void **state)
+{
+    static struct bench b;
+    static struct plan plan;
+    struct plan_cut cut[CLOCKED_OPS];
+    struct lutra_error err = {.what = ""};
+    (void)state;
+    open_bench(&b, 2);
+    b.w.device[1].device.store = NULL;
+    b.w.device[0].device.caps.speed = b.w.device[1].device.caps.speed = 0;
+    b.w.device[1].ns_per_kmac /= 8;
+    b.w.device[1].fixed_us = 2000;
+    assert_int_equal(make(&b, NULL, NULL, &err), 0);
+    for (int c = 0; c < PASS_CLASSES; c++) assert_int_equal(b.p.pass[c].best, PLAN_SOLVED);
+    const struct profile_pass *few = &b.p.pass[PASS_FEW], *many = &b.p.pass[PASS_MANY];
+    assert_true(few->measured[PLAN_SOLVED].us <= 1.01 * few->measured[PLAN_ONE].us);
+    assert_true(many->measured[PLAN_SOLVED].us < 0.5 * many->measured[PLAN_ONE].us);
+    assert_true(profile_cuts(&b.p, PASS_FEW, PLAN_SOLVED, &b.w.list, b.w.devices, 2, cut));
+    assert_int_equal(plan_open_cut(&plan, &b.w.list, b.w.devices, 2, cut, &err), 0);
+    assert_true(plan.by_class);
+    for (int p = 0; p < plan.n_piece; p++)
+        if (plan.piece[p].share.rows == SHARE_ORDINARY)
+            assert_ptr_equal(plan.device[plan.piece[p].device], b.w.devices[0]);
 }
 
 /* How long each device has computed, and until when: a device computes one piece at a time. */
@@ -544,13 +572,14 @@ static void hostile_text_is_refused_or_sound(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(predictions_come_true),
-        cmocka_unit_test(waits_of_balanced_cuts), cmocka_unit_test(passes_are_cold), cmocka_unit_test(others_disturb),
-        cmocka_unit_test(parts_end_together), cmocka_unit_test(time_is_limited),
-        cmocka_unit_test(cuts_follow_the_devices), cmocka_unit_test(what_is_left_is_solved),
-        cmocka_unit_test(three_devices_share), cmocka_unit_test(other_sets_of_devices),
-        cmocka_unit_test(devices_that_differ_have_one_cut), cmocka_unit_test(devices_that_say_nothing),
-        cmocka_unit_test(may_be_cancelled), cmocka_unit_test(cuts_are_by_name), cmocka_unit_test(text_says_the_same),
+    const struct CMUnitTest tests[] = {cmocka_unit_test(devices_that_differ_share_by_class),
+        cmocka_unit_test(predictions_come_true), cmocka_unit_test(waits_of_balanced_cuts),
+        cmocka_unit_test(passes_are_cold), cmocka_unit_test(others_disturb), cmocka_unit_test(parts_end_together),
+        cmocka_unit_test(time_is_limited), cmocka_unit_test(cuts_follow_the_devices),
+        cmocka_unit_test(what_is_left_is_solved), cmocka_unit_test(three_devices_share),
+        cmocka_unit_test(other_sets_of_devices), cmocka_unit_test(devices_that_differ_have_one_plan),
+        cmocka_unit_test(devices_that_say_nothing), cmocka_unit_test(may_be_cancelled),
+        cmocka_unit_test(cuts_are_by_name), cmocka_unit_test(text_says_the_same),
         cmocka_unit_test(other_keys_are_refused), cmocka_unit_test(hostile_text_is_refused_or_sound)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
