@@ -39,7 +39,7 @@ struct lutra_sim_settings {
      * as they were counted, which use the NPU alone. */
     const char *law;
     /* Of "qnn": "free" (NULL), the fastest of "fine", "tensor", ... (sim/phone.h); "solved", which keeps prefixes: no
-     * row's values depend on the prompt's length. */
+     * row's values depend on the prompt's length; "three", in which the CPU has a part of products, too. */
     const char *plan;
     int n_prompt, n_decode, n_batch, n_ctx; /* 1024, 128, 1, 0 = what they need: tokens; sequences */
     double memory_gib;                      /* of COMPARE: what there is for the model; 0 = any */

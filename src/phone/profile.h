@@ -54,6 +54,7 @@ struct lutra_error;
     X(SOC_PREPARE_ROW_US, "prepare_row_us", 1, 100000) /* and for each row beyond */                                   \
     X(SOC_STORAGE_MBS, "storage_mbs", 1, 1000000)      /* files to memory, 10^6 bytes per second */                    \
     X(SOC_CPU_US_128, "cpu_us_128", 1, 100000)         /* the big cores, 128 rows: us per 10^6 weights */              \
+    X(SOC_BIG_CORES_MW, "big_cores_mw", 1, 50000)      /* of the big cores, busy with products */                      \
     X(SOC_GPU_MW, "gpu_mw", 1, 50000)                  /* of the busy GPU */                                           \
     X(SOC_QNN_MW, "qnn_mw", 1, 50000)                  /* of the NPU busy with QNN's graphs */
 

@@ -29,14 +29,14 @@ static void flush(struct replay *r)
 
 static void run_step(struct replay *r, const struct sim_step *s)
 {
-    const double gpu = s->device_us[r->end][SIM_GPU], npu = s->device_us[r->end][SIM_NPU];
-    if (npu > 0 || s->hand_over_us[r->end] > 0) flush(r);
+    const double *us = s->device_us[r->end], gpu = us[SIM_GPU], beside = fmax(us[SIM_NPU], us[SIM_CPU]);
+    if (beside > 0 || s->hand_over_us[r->end] > 0) flush(r);
     r->at += s->hand_over_us[r->end];
     r->queued_us += gpu;
-    if (npu <= 0) return;
+    if (beside <= 0) return;
     const double begin = r->at;
     flush(r);
-    r->at = fmax(r->at, begin + npu);
+    r->at = fmax(r->at, begin + beside);
 }
 
 static void run_pass(struct replay *r, struct sim_result *pass, int n_layer)

@@ -10,12 +10,13 @@
 
 #include "base/status.h"
 
-enum { STAGE = 32, GRID = 20, CUTS_MAX = 64, CHOICES = 2 + GRID + CUTS_MAX, HALF = 2, OP_HEAD = SIM_OPS - 1 };
+enum { STAGE = 32, GRID = 20, CUTS_MAX = 64, HALF = 2, OP_HEAD = SIM_OPS - 1 };
+enum { CHOICES = (GRID + 1) * (GRID + 2) / 2 + CUTS_MAX };
 
 const char *sim_plan_name(enum sim_plan plan)
 {
     static const char *const names[] = {"free", "fine", "tensor", "solved", "activation", "weight", "pipe", "padding",
-        "chunked", "prepare", "layer", "gpu"};
+        "chunked", "prepare", "layer", "gpu", "three"};
     return names[plan];
 }
 
@@ -104,12 +105,22 @@ static void add_one(struct choices *c, enum sim_device d, int rows, int computed
     x->part[d] = GRID, x->rows[d] = computed;
 }
 
-static void add_outputs(struct choices *c, int gpu_part, int rows, int padded)
+/* The NPU has what the others leave. */
+static void add_outputs(struct choices *c, int gpu_part, int cpu_part, int rows, int padded)
 {
     struct solve_choice *x = &c->item[c->n++];
-    *x = (struct solve_choice){.kind = padded > rows ? SOLVE_HYBRID : SOLVE_OUTPUTS};
-    x->part[SIM_GPU] = gpu_part, x->part[SIM_NPU] = GRID - gpu_part;
-    x->rows[SIM_GPU] = rows, x->rows[SIM_NPU] = padded;
+    const int npu_part = GRID - gpu_part - cpu_part;
+    *x = (struct solve_choice){.kind = npu_part && padded > rows ? SOLVE_HYBRID : SOLVE_OUTPUTS};
+    x->part[SIM_GPU] = gpu_part, x->part[SIM_NPU] = npu_part, x->part[SIM_CPU] = cpu_part;
+    for (int d = 0; d < SIM_UNITS; d++) x->rows[d] = !x->part[d] ? 0 : d == SIM_NPU ? padded : rows;
+}
+
+/* Any cut in which the CPU has a part. */
+static void add_three(struct choices *c, int rows, int padded)
+{
+    for (int cpu = 1; cpu < GRID; cpu++)
+        for (int gpu = 0; gpu <= GRID - cpu; gpu++) add_outputs(c, gpu, cpu, rows, padded);
+    add_one(c, SIM_CPU, rows, rows);
 }
 
 static void add_rows(struct choices *c, int npu_rows, int rows)
@@ -137,20 +148,22 @@ static void list_choices(enum sim_plan plan, int rows, struct choices *c)
     add_one(c, SIM_GPU, rows, rows);
     add_one(c, SIM_NPU, rows, padded);
     for (int part = 1; part < GRID && plan != SIM_ACTIVATION; part++)
-        if (plan != SIM_TENSOR || part % (GRID / 5) == 0 || part % (GRID / 4) == 0) add_outputs(c, part, rows, padded);
+        if (plan != SIM_TENSOR || part % (GRID / 5) == 0 || part % (GRID / 4) == 0)
+            add_outputs(c, part, 0, rows, padded);
+    if (plan == SIM_THREE) add_three(c, rows, padded);
+    const bool by_rows = plan == SIM_FINE || plan == SIM_THREE || plan == SIM_TENSOR || plan == SIM_ACTIVATION;
     int step = round_up((rows + CUTS_MAX - 1) / CUTS_MAX, STAGE);
-    for (int at = step; at < rows && (plan == SIM_FINE || plan == SIM_TENSOR || plan == SIM_ACTIVATION); at += step)
-        add_rows(c, at, rows);
+    for (int at = step; at < rows && by_rows; at += step) add_rows(c, at, rows);
 }
 
 /* Times of a product's choice at one end. */
 static void time_choice(const struct sim_question *q, enum sim_end end, const struct op *op, struct solve_choice *c)
 {
     double floor_us = 0;
-    if (c->part[SIM_GPU] && c->part[SIM_NPU]) /* both read weights: each those of its part, by rows each all of them */
+    if (!solve_is_one(solve_set(c->part))) /* all read weights: each those of its part, by rows each all of them */
         floor_us = (double)op->k * op->n * op->bits / 8e3 / sim_figure(q->profile, SOC_TWO_GBS, end) *
                    (c->kind == SOLVE_ROWS ? 2 : 1);
-    for (int d = 0; d < SIM_DEVICES; d++) {
+    for (int d = 0; d < SIM_UNITS; d++) {
         c->us[d] = 0;
         if (!c->part[d]) continue;
         double us = sim_product_us(q->profile, q->natural_order, end, (enum sim_device)d, op->k, op->n, op->bits,
@@ -188,7 +201,7 @@ static void build_layer(const struct sim_question *q, enum sim_end end, struct l
         l->solve[i] = (struct solve_op){c->item, c->n, copy, 0};
     }
     enum soc_figure sync = q->slow_sync ? SOC_SYNC_US : SOC_FAST_SYNC_US;
-    l->problem = (struct solve_problem){.n_device = SIM_DEVICES,
+    l->problem = (struct solve_problem){.n_device = SIM_UNITS,
         .n_op = OP_HEAD,
         .grid = GRID,
         .op = l->solve,
@@ -201,7 +214,7 @@ static double step_us(const struct layer *l, int i, const struct solve_choice *c
 {
     unsigned set = solve_set(c->part);
     *hand_over = solve_is_one(set) && set & held ? 0 : l->problem.sync_us + l->solve[i].copy_us;
-    return fmax(c->us[SIM_GPU], c->us[SIM_NPU]) + *hand_over;
+    return fmax(fmax(c->us[SIM_GPU], c->us[SIM_NPU]), c->us[SIM_CPU]) + *hand_over;
 }
 
 /* Adds what one layer (or the head) takes at one end, `times` over. */
@@ -219,15 +232,16 @@ static void add_steps(const struct sim_question *q, const struct layer *l, const
         if (end == SIM_MIDDLE) s->choice = *c;
         *sim_at(&s->us, end) = us, *sim_at(&s->start_us, end) = at;
         s->hand_over_us[end] = hand_over;
-        for (int d = 0; d < SIM_DEVICES; d++) s->device_us[end][d] = c->us[d];
+        memcpy(s->device_us[end], c->us, sizeof s->device_us[end]);
         at += us, waits += hand_over;
         bytes += l->op[i].product ? (double)l->op[i].k * l->op[i].n * l->op[i].bits / 8 : l->op[i].bytes;
-        for (int d = 0; d < SIM_DEVICES; d++) *sim_at(&r->busy_us[d], end) += times * c->us[d];
+        for (int d = 0; d < SIM_UNITS; d++) *sim_at(&r->busy_us[d], end) += times * c->us[d];
         if (end == SIM_MIDDLE && hand_over > 0) r->hand_overs += times;
         held = solve_set(c->part);
         *sim_at(&r->mj, end) +=
             times * 1e-6 *
-            (c->us[SIM_GPU] * sim_figure(p, SOC_GPU_MW, end) + c->us[SIM_NPU] * sim_figure(p, SOC_QNN_MW, end));
+            (c->us[SIM_GPU] * sim_figure(p, SOC_GPU_MW, end) + c->us[SIM_NPU] * sim_figure(p, SOC_QNN_MW, end) +
+                c->us[SIM_CPU] * sim_figure(p, SOC_BIG_CORES_MW, end));
     }
     *sim_at(&r->us, end) += times * at;
     *sim_at(&r->mj, end) += times * 1e-6 *
@@ -299,7 +313,7 @@ int sim_pass(const struct sim_question *q, struct sim_result *out, struct lutra_
     if (!l) return lutra_fail(err, LUTRA_E_NO_MEMORY, "no memory for a plan");
     int rc = 0;
     if (q->plan != SIM_FREE) rc = add_passes(q, l, out, err);
-    for (int plan = SIM_FREE + 1; q->plan == SIM_FREE && !rc && plan < SIM_PLANS; plan++) {
+    for (int plan = SIM_FREE + 1; q->plan == SIM_FREE && !rc && plan < SIM_THREE; plan++) {
         struct sim_question one = *q;
         struct sim_result r;
         one.plan = (enum sim_plan)plan;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * One pass of a model on a phone's GPU and NPU [HETERO 4]: which operation runs where by a plan, how long that takes
- * and what energy, between the ends of what the SoC's profile leaves open.  The law of the NPU is `qnn`: graphs of
- * fixed sizes, whose products are [HETERO Table 3]'s.
+ * One pass of a model on a phone's GPU, NPU and CPU [HETERO 4]: which operation runs where by a plan, how long that
+ * takes and what energy, between the ends of what the SoC's profile leaves open.  The law of the NPU is `qnn`: graphs
+ * of fixed sizes, whose products are [HETERO Table 3]'s.
  *
  *     struct sim_question q = {.profile = &profile, .shape = &shape, .plan = SIM_FREE, .rows = 300, .n_out = 1};
  *     TRY(sim_pass(&q, &pass, err));                              pass.us.low .. middle .. high
@@ -41,6 +41,7 @@ enum sim_plan {
     SIM_PREPARE,    /* the NPU alone, a graph made for this length: Online-prepare */
     SIM_LAYER,      /* products on the NPU, of few rows on the GPU: Hetero-layer */
     SIM_GPU_ONLY,
+    SIM_THREE, /* as SIM_FINE, and the big cores have outputs, too: no paper's plan, and none of SIM_FREE's */
     SIM_PLANS,
 };
 const char *sim_plan_name(enum sim_plan plan);
@@ -63,15 +64,15 @@ struct sim_step {
     bool product;
     int n, k; /* outputs, inputs */
     struct solve_choice choice;
-    struct sim_span us, start_us;            /* start: in its layer */
-    double hand_over_us[SIM_ENDS];           /* of its time: T_sync + T_copy before it */
-    double device_us[SIM_ENDS][SIM_DEVICES]; /* behind that, of each that takes part */
+    struct sim_span us, start_us;          /* start: in its layer */
+    double hand_over_us[SIM_ENDS];         /* of its time: T_sync + T_copy before it */
+    double device_us[SIM_ENDS][SIM_UNITS]; /* behind that, of each that takes part */
 };
 
 struct sim_result {
     enum sim_plan plan; /* of SIM_FREE, which it was */
     struct sim_span us, mj, prepare_us;
-    struct sim_span busy_us[SIM_DEVICES];
+    struct sim_span busy_us[SIM_UNITS];
     double hand_overs; /* of all layers */
     int n_pass;        /* more than one: the steps are those of the first */
     struct sim_step step[SIM_OPS];

@@ -138,12 +138,13 @@ int sim_reply(const struct sim_case *c, struct sim_reply *out, struct lutra_erro
 static json_t *step_json(const struct sim_step *s)
 {
     const struct solve_choice *c = &s->choice;
-    double parts = c->kind == SOLVE_ROWS ? c->part[SIM_GPU] : c->part[SIM_GPU] + c->part[SIM_NPU];
-    return json_pack("{s:s, s:s, s:f, s:f, s:f, s:f, s:f, s:i, s:i, s:f, s:f}", "op", s->name, "kind",
+    const double *us = c->us, outputs = c->part[SIM_GPU] + c->part[SIM_NPU] + c->part[SIM_CPU],
+                 whole = c->kind == SOLVE_ROWS ? c->part[SIM_GPU] : fmax(outputs, 1);
+    return json_pack("{s:s, s:s, s:f, s:f, s:f, s:f, s:f, s:f, s:i, s:i, s:i, s:f, s:f, s:f}", "op", s->name, "kind",
         solve_kind_name(c->kind), "start_us", s->start_us.middle, "us", s->us.middle, "hand_over_us",
-        s->hand_over_us[SIM_MIDDLE], "gpu_us", c->us[SIM_GPU], "npu_us", c->us[SIM_NPU], "gpu_rows", c->rows[SIM_GPU],
-        "npu_rows", c->rows[SIM_NPU], "gpu_part", parts > 0 ? c->part[SIM_GPU] / parts : 0, "npu_part",
-        parts > 0 ? c->part[SIM_NPU] / parts : 0);
+        s->hand_over_us[SIM_MIDDLE], "gpu_us", us[SIM_GPU], "npu_us", us[SIM_NPU], "cpu_us", us[SIM_CPU], "gpu_rows",
+        c->rows[SIM_GPU], "npu_rows", c->rows[SIM_NPU], "cpu_rows", c->rows[SIM_CPU], "gpu_part",
+        c->part[SIM_GPU] / whole, "npu_part", c->part[SIM_NPU] / whole, "cpu_part", c->part[SIM_CPU] / whole);
 }
 
 static json_t *steps_json(const struct sim_result *r)

@@ -6,6 +6,16 @@
 
 enum { WIDTH = 960, LEFT = 60, SPAN = 880, BAR = 26, PANEL = 130, TOP = 50 };
 
+const char *const sim_processors[SIM_PROCESSORS] = {"gpu_us", "npu_us", "cpu_us"};
+
+int sim_used(const json_t *steps)
+{
+    const json_t *step;
+    size_t i;
+    json_array_foreach((json_t *)steps, i, step) if (sim_number(step, "cpu_us") > 0) return SIM_PROCESSORS;
+    return SIM_PROCESSORS - 1;
+}
+
 /* One operation on one processor; its name where there is room. */
 static void draw_step(struct buffer *out, const json_t *step, const char *device, double whole, double y)
 {
@@ -15,7 +25,11 @@ static void draw_step(struct buffer *out, const json_t *step, const char *device
     if (us <= 0) return;
     buffer_print(out,
         "<rect x='%.1f' y='%.0f' width='%.1f' height='%d' fill='%s' stroke='#fff'><title>%s: %.0f us</title></rect>\n",
-        x, y, w > 1 ? w : 1, BAR, device[0] == 'g' ? "#36c" : "#c63", op, us);
+        x, y, w > 1 ? w : 1, BAR,
+        device[0] == 'g'   ? "#36c"
+        : device[0] == 'n' ? "#c63"
+                           : "#393",
+        op, us);
     if (w > 8.0 * (double)strlen(op))
         buffer_print(out, "<text x='%.1f' y='%.0f' fill='#fff'>%s</text>\n", x + 4, y + BAR / 2.0 + 4, op);
 }
@@ -37,12 +51,12 @@ static void draw_layer(struct buffer *out, const json_t *all, const char *key, c
     if (whole <= 0) return;
     buffer_print(out, "<text x='%d' y='%.0f'>%s: one %s, %.0f us</text>\n", LEFT, top, title,
         json_string_value(json_object_get(all, "timeline_of")), whole);
-    for (int d = 0; d < 2; d++) {
+    for (int d = 0; d < sim_used(steps); d++) {
         double y = top + 10 + d * (BAR + 6);
-        buffer_print(
-            out, "<text x='%d' y='%.0f' text-anchor='end'>%s</text>\n", LEFT - 8, y + BAR / 2.0 + 4, d ? "npu" : "gpu");
+        buffer_print(out, "<text x='%d' y='%.0f' text-anchor='end'>%.3s</text>\n", LEFT - 8, y + BAR / 2.0 + 4,
+            sim_processors[d]);
         json_array_foreach((json_t *)steps, i, step) if (!is_beyond(all, step))
-            draw_step(out, step, d ? "npu_us" : "gpu_us", whole, y);
+            draw_step(out, step, sim_processors[d], whole, y);
     }
 }
 

@@ -32,8 +32,8 @@ static const struct option table[] = {
         .choices = "qnn lutra"},
     {"--plan", NULL, OPT_CHOICE, AT(set.plan), "PLAN",
         .help = "who computes what; free: the fastest of the others for these lengths; solved keeps prefixes: no row's "
-                "values depend on the prompt's length",
-        .choices = "free fine tensor solved activation weight pipe padding chunked prepare layer gpu"},
+                "values depend on the prompt's length; three: the CPU has a part of products, too",
+        .choices = "free fine tensor solved activation weight pipe padding chunked prepare layer gpu three"},
     {"-c --ctx-size", NULL, OPT_INT, AT(set.n_ctx), "N", .help = "tokens of cache per sequence; 0 = those in use",
         .min = 0, .max = 4194304},
     {"-p --prompt", NULL, OPT_INT, AT(set.n_prompt), "N", .help = "tokens of the prompt", .min = 1, .max = 1048576},
@@ -116,21 +116,23 @@ static void print_memory(const json_t *all)
     printf("\n");
 }
 
-/* "gpu 0.40, npu 0.60 (hybrid, 320 rows on the npu)" */
+/* "gpu 40 %, npu 60 % of outputs" */
 static void print_placement(const json_t *step)
 {
-    double gpu = sim_number(step, "gpu_us"), npu = sim_number(step, "npu_us");
-    bool rows = strcmp(text(step, "kind"), "rows") == 0;
-    char cell[64];
-    if (gpu > 0 && npu > 0 && rows)
-        snprintf(
-            cell, sizeof cell, "gpu %.0f rows, npu %.0f", sim_number(step, "gpu_rows"), sim_number(step, "npu_rows"));
-    else if (gpu > 0 && npu > 0)
-        snprintf(cell, sizeof cell, "gpu %.0f %%, npu %.0f %% of outputs", 100 * sim_number(step, "gpu_part"),
-            100 * sim_number(step, "npu_part"));
-    else
-        snprintf(cell, sizeof cell, "%s", gpu > 0 ? "gpu" : "npu");
-    printf("  %-10s %-34s %9.0f us", text(step, "op"), cell, sim_number(step, "us"));
+    const bool rows = strcmp(text(step, "kind"), "rows") == 0;
+    char cell[64] = "", key[16];
+    int n = 0, used = 0;
+    for (int d = 0; d < SIM_PROCESSORS; d++) used += sim_number(step, sim_processors[d]) > 0;
+    for (int d = 0; d < SIM_PROCESSORS; d++) {
+        if (sim_number(step, sim_processors[d]) <= 0) continue;
+        n += snprintf(cell + n, sizeof cell - (size_t)n, "%s%.3s", n ? ", " : "", sim_processors[d]);
+        if (used < 2) continue;
+        snprintf(key, sizeof key, "%.3s_%s", sim_processors[d], rows ? "rows" : "part");
+        n += snprintf(
+            cell + n, sizeof cell - (size_t)n, rows ? " %.0f" : " %.0f %%", (rows ? 1 : 100) * sim_number(step, key));
+    }
+    if (used > 1) snprintf(cell + n, sizeof cell - (size_t)n, rows ? " rows" : " of outputs");
+    printf("  %-10s %-36s %9.0f us", text(step, "op"), cell, sim_number(step, "us"));
 }
 
 enum { GANTT = 64 };
@@ -175,8 +177,7 @@ static void print_layer(const json_t *all, const char *key, const char *title)
     }
     if (whole <= 0) return;
     printf("\n  one %s, %.0f us; by the first letter of what runs:\n", text(all, "timeline_of"), whole);
-    print_bar(all, steps, "gpu_us", whole);
-    print_bar(all, steps, "npu_us", whole);
+    for (int d = 0; d < sim_used(steps); d++) print_bar(all, steps, sim_processors[d], whole);
 }
 
 /* With slices of the GPU's time and without. */

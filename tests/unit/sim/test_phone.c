@@ -108,7 +108,7 @@ static void free_is_never_later(void **state)
     (void)state;
     for (int rows = 32; rows <= 1100; rows++) {
         struct sim_result best = pass(SIM_FREE, rows, 0, false);
-        for (int plan = SIM_FREE + 1; plan < SIM_PLANS; plan++) {
+        for (int plan = SIM_FREE + 1; plan < SIM_THREE; plan++) {
             double us = pass((enum sim_plan)plan, rows, 0, false).us.middle;
             if (best.us.middle > us)
                 fail_msg("%d rows: %s, %g later", rows, sim_plan_name((enum sim_plan)plan), best.us.middle - us);
@@ -187,6 +187,57 @@ static void equals_exhaustive_search_of_a_layer(void **state)
         for (int i = 0; i < SIM_OPS - 1; i++) ours += best.step[i].us.middle;
         if (fabs(ours / least - 1) > 1e-9) fail_msg("%d rows: %g, exhaustive search %g", lengths[l], ours, least);
     }
+}
+
+/* ---- three processors ---- */
+
+/* Of one product, every cut of its outputs in twentieths. */
+static double best_of_three(const struct sim_step *s, int rows)
+{
+    const double whole = (double)s->n * s->k * 4 / 8e3 / sim_figure(&gen3, SOC_TWO_GBS, SIM_MIDDLE),
+                 sync = sim_figure(&gen3, SOC_FAST_SYNC_US, SIM_MIDDLE);
+    double least = INFINITY;
+    for (int g = 0; g <= PARTS; g++)
+        for (int c = 0; c <= PARTS - g; c++) {
+            const double part[SIM_UNITS] = {g / 20., (PARTS - g - c) / 20., c / 20.};
+            double us = 0;
+            int used = 0;
+            for (int d = 0; d < SIM_UNITS; d++) {
+                if (part[d] <= 0) continue;
+                us = fmax(
+                    us, sim_product_us(&gen3, false, SIM_MIDDLE, (enum sim_device)d, s->k, s->n, 4, rows, part[d]));
+                used++;
+            }
+            if (used > 1) us = fmax(us, whole);
+            least = fmin(least, us + (used == 1 && g ? 0 : sync)); /* the GPU holds the values */
+        }
+    return least;
+}
+
+static void the_cpu_has_a_part_of_prompts(void **state)
+{
+    (void)state;
+    for (int rows = 64; rows <= 1100; rows += 148) {
+        struct sim_result two = pass(SIM_FINE, rows, 0, false), three = pass(SIM_THREE, rows, 0, false);
+        assert_true(three.us.middle < two.us.middle && three.us.middle > 0.8 * two.us.middle);
+        assert_true(three.busy_us[SIM_CPU].middle > 0 && two.busy_us[SIM_CPU].middle == 0);
+        for (int i = 0; i < SIM_OPS - 1; i++) {
+            if (!three.step[i].product) continue;
+            const double best = best_of_three(&three.step[i], rows), us = three.step[i].us.middle;
+            if (us > best * (1 + 1e-9)) fail_msg("%d rows, %s: %g, every cut %g", rows, three.step[i].name, us, best);
+        }
+    }
+    /* Its power is counted; one row waits for the memory that all share. */
+    struct soc_profile thirsty = gen3;
+    thirsty.figure[SOC_BIG_CORES_MW] = (struct npu_interval){50000, 50000};
+    struct sim_question q = {.profile = &thirsty, .shape = &llama, .plan = SIM_THREE, .rows = 300, .n_out = 1};
+    struct sim_result more, less = pass(SIM_THREE, 300, 0, false);
+    assert_int_equal(sim_pass(&q, &more, NULL), 0);
+    const double mw = 50000 - sim_figure(&gen3, SOC_BIG_CORES_MW, SIM_MIDDLE);
+    assert_float_equal(
+        more.mj.middle - less.mj.middle, 1e-6 * mw * less.busy_us[SIM_CPU].middle, 1e-6 * more.mj.middle);
+    double one[2] = {pass(SIM_FINE, 1, 512, true).us.middle, pass(SIM_THREE, 1, 512, true).us.middle};
+    assert_true(one[1] <= one[0] && one[1] > 0.9 * one[0]); /* more than memory is the NPU's product of few outputs */
 }
 
 /* ---- passes ---- */
@@ -432,10 +483,11 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(laws_are_those_of_table_3),
         cmocka_unit_test(the_longer_operand_goes_through), cmocka_unit_test(free_is_never_later),
-        cmocka_unit_test(equals_exhaustive_search_of_a_layer), cmocka_unit_test(decoding_reads_weights_once),
-        cmocka_unit_test(long_prompts_are_passes), cmocka_unit_test(slow_hand_overs_cost_what_they_cost),
-        cmocka_unit_test(a_reply_adds_up), cmocka_unit_test(counted_kernels_are_a_law_of_their_own),
-        cmocka_unit_test(comparison_ranks_what_fits), cmocka_unit_test(keeping_prefixes_has_a_price),
-        cmocka_unit_test(held_out_figures_are_met), cmocka_unit_test(wrong_settings_are_refused)};
+        cmocka_unit_test(equals_exhaustive_search_of_a_layer), cmocka_unit_test(the_cpu_has_a_part_of_prompts),
+        cmocka_unit_test(decoding_reads_weights_once), cmocka_unit_test(long_prompts_are_passes),
+        cmocka_unit_test(slow_hand_overs_cost_what_they_cost), cmocka_unit_test(a_reply_adds_up),
+        cmocka_unit_test(counted_kernels_are_a_law_of_their_own), cmocka_unit_test(comparison_ranks_what_fits),
+        cmocka_unit_test(keeping_prefixes_has_a_price), cmocka_unit_test(held_out_figures_are_met),
+        cmocka_unit_test(wrong_settings_are_refused)};
     return cmocka_run_group_tests(tests, open_case, NULL);
 }
