@@ -61,12 +61,12 @@ for text, where in ((count, "isa_qemu_impl.h"), (real, "isa_real_impl.h")):
             errors.append(f"{name}: in {where}, not in the map")
 
 # Every kernel's source for silicon and for counting: as many packets, but for what calls DMA and tiles, which are other
-# code, and exp, which the counting program schedules worse.
+# code, and exp, which the counting program schedules worse.  read is timed, not counted.
 SLACK = {"attention": 0.02, "gemm": 0.04, "head": 0.01, "lookup": 0.02, "move": 0.03, "exp": 0.15}
 flags = ["--target=hexagon-unknown-linux-musl", "-mv73", "-mhvx=v73", "-mhvx-length=128b", "-O2", "-std=c11",
          "-ffreestanding",
          "-fno-builtin", "-ffp-contract=off", f"-I{root}/src", "-S", "-o", "-"]
-OTHERS = ("check", "execute", "isa_qemu", "runtime", "server")
+OTHERS = ("check", "execute", "isa_qemu", "read", "runtime", "server")
 for source in sorted(p.stem for p in (root / "src/npu/dsp").glob("*.c") if p.stem not in OTHERS):
     packets, slack = [], SLACK.get(source, 0)
     for define in ("ISA_COUNT", "ISA_HEXAGON"):

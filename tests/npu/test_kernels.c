@@ -464,6 +464,29 @@ static void exponentials_of_every_half(void **state)
     bench_close(&b);
 }
 
+/* Every vector is read once, of DMA the first of each piece. */
+static void memory_is_read_once(void **state)
+{
+    (void)state;
+    enum { PIECES = 21, WORDS = NPU_READ_PIECE / 4, BYTES = PIECES * NPU_READ_PIECE };
+    struct bench b;
+    uint32_t *x = malloc(BYTES);
+    bench_open(&b, MEMORY_BYTES);
+    for (uint32_t i = 0; i < BYTES / 4; i++) x[i] = (uint32_t)next();
+    uint32_t src = bench_put(&b, x, BYTES), dst = bench_put(&b, NULL, 128 * (1 + NPU_THREADS_MAX));
+    for (uint32_t way = NPU_READ_LOADS; way <= NPU_READ_DMA; way++)
+        for (uint32_t pieces = 1; pieces <= PIECES; pieces += 4) {
+            uint32_t want[32] = {0};
+            struct npu_op op = {.code = NPU_OP_READ, .flags = BOTH, .kind = way, .src = src, .dst = dst};
+            op.k = pieces * NPU_READ_PIECE;
+            for (uint32_t i = 0; i < op.k / 4; i++) want[i % 32] ^= way == NPU_READ_DMA && i % WORDS >= 32 ? 0 : x[i];
+            bench_run(&b, &op, dst, 128);
+            assert_memory_equal(npu_sim_host(b.sim, dst), want, 128);
+        }
+    free(x);
+    bench_close(&b);
+}
+
 static void bad_operations_are_refused(void **state)
 {
     (void)state;
@@ -473,7 +496,8 @@ static void bad_operations_are_refused(void **state)
         {.code = NPU_OP_GEMM, .kind = NPU_W_Q4_0, .m = 1, .k = 63, .n = 32},
         {.code = NPU_OP_GEMM, .kind = NPU_W_SUPER4, .k = 64, .n = 32}, {.code = NPU_OP_ADD, .m = 1, .n = 31},
         {.code = NPU_OP_EXP16, .kind = NPU_EXP_TABLE, .n = 64},
-        {.code = NPU_OP_ROPE, .m = 1, .k = 1, .n = 48, .param = 32},
+        {.code = NPU_OP_ROPE, .m = 1, .k = 1, .n = 48, .param = 32}, {.code = NPU_OP_READ, .k = NPU_READ_PIECE / 2},
+        {.code = NPU_OP_READ, .kind = NPU_READ_DMA + 1, .k = NPU_READ_PIECE},
         {.code = NPU_OP_GEMM, .kind = NPU_W_Q8_0, .m = 1, .k = 1 << 20, .n = 32}};
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         assert_int_not_equal(npu_execute(npu_sim_isa(b.sim), &b.machine, &bad[i]), NPU_OK);
@@ -492,6 +516,7 @@ int main(void)
         cmocka_unit_test(row_operations_are_close),
         cmocka_unit_test(rope_rotates_both_kinds_of_pairs),
         cmocka_unit_test(exponentials_of_every_half),
+        cmocka_unit_test(memory_is_read_once),
         cmocka_unit_test(bad_operations_are_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
  * lutra-npu-phone: one afternoon with one NPU (docs/PHONE.md).  The emulator's vectors through the device within stated
- * tolerances, then five small measurements by the NPU's own counters, as JSON for narrow.py.
+ * tolerances, then nine small measurements by the NPU's own counters, as JSON for narrow.py.
  *
  *     lutra-npu-phone [--device npu|npu-qemu|npu-sim] [--threads N] [--runs N] > phone.json
  *
@@ -19,7 +19,15 @@
 #include "npu/host/transport.h"
 #include "npu/wire/layout.h"
 
-enum { MEMORY = 16 << 20, RUNS = 15, RUNS_MAX = 1000, BOTH = NPU_FROM_HOST | NPU_TO_HOST, HALVES = 1, FLOATS = 2 };
+enum {
+    MEMORY = 24 << 20,
+    RUNS = 15,
+    RUNS_MAX = 1000,
+    BOTH = NPU_FROM_HOST | NPU_TO_HOST,
+    HALVES = 1,
+    FLOATS = 2,
+    READ_BYTES = 4 << 20
+};
 
 /* ---- operations on random rows; the same offsets wherever a fresh transport is ---- */
 
@@ -264,8 +272,16 @@ static int measure(struct npu_transport *npu, const char *name, const struct npu
     return 0;
 }
 
-/* The six: packets alone; gathers; a meeting of all threads and little else; packets on all threads; loads and stores
- * of vectors, more than the cache holds; DMA, packets and tiles as a pipeline. */
+/* Memory by one of [TMAN Table 2]'s ways: more than the cache holds; its lines are not dropped between. */
+static struct work reading(struct npu_transport *npu, uint32_t way, uint32_t src)
+{
+    struct work w = {.op = {.code = NPU_OP_READ, .flags = NPU_TO_HOST, .kind = way, .k = READ_BYTES, .src = src}};
+    w.op.dst = put(npu, NULL, 128 * (1 + NPU_THREADS_MAX));
+    return w;
+}
+
+/* The nine: packets alone; gathers; a meeting of all threads and little else; packets on all threads; loads and stores
+ * of vectors, more than the cache holds; DMA, packets and tiles as a pipeline; memory in three ways. */
 static int measure_all(struct npu_transport *npu, const char *before, struct lutra_error *err)
 {
     uint32_t t = npu->machine.n_threads;
@@ -280,7 +296,15 @@ static int measure_all(struct npu_transport *npu, const char *before, struct lut
     w = rows(npu, NPU_OP_ADD, 1, 1 << 18);
     TRY(measure(npu, "add 3 MiB", &w.op, 1, t, ",", err));
     w = product(npu, NPU_W_Q4_0, 1, 1536, 1536);
-    return measure(npu, "gemm Q4_0", &w.op, 1, t, ",", err);
+    TRY(measure(npu, "gemm Q4_0", &w.op, 1, t, ",", err));
+    const uint32_t src = put(npu, NULL, READ_BYTES);
+    TRY(run(npu, &(struct npu_op){.code = NPU_OP_INVALIDATE, .src = src, .k = READ_BYTES}, 1, err));
+    w = reading(npu, NPU_READ_LOADS, src);
+    TRY(measure(npu, "read by loads", &w.op, 1, t, ",", err));
+    w = reading(npu, NPU_READ_FETCHED, src);
+    TRY(measure(npu, "read by l2fetch", &w.op, 1, t, ",", err));
+    w = reading(npu, NPU_READ_DMA, src);
+    return measure(npu, "read by DMA", &w.op, 1, t, ",", err);
 }
 
 /* From the host and back, in us. */

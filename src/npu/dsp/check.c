@@ -237,6 +237,7 @@ static int judge(struct judge *j)
     case NPU_OP_TABLES: return src_rows(j, 4 * (uint64_t)op->k);
     case NPU_OP_LOOKUP: return lookup(j);
     case NPU_OP_CLOCK: return inside(j, op->dst, 16);
+    case NPU_OP_READ: return inside(j, op->src, op->k) && inside(j, op->dst, 128 * (1 + NPU_THREADS_MAX));
     default: return 0;
     }
 }

@@ -348,6 +348,14 @@ static uint32_t read_clock(struct isa *isa, const struct npu_op *op)
     return NPU_OK;
 }
 
+static uint32_t read_memory(struct isa *isa, const struct npu_machine *machine, const struct npu_op *op)
+{
+    take(isa, op, op->src, op->k);
+    uint32_t status = npu_read(isa, machine, op);
+    if (status == NPU_OK) give(isa, op, 128 * (1 + npu_machine_threads(machine)));
+    return status;
+}
+
 /* Operations that leave TCM as it is, or read tables there. */
 static int keeps_tables(uint32_t code)
 {
@@ -379,6 +387,7 @@ uint32_t npu_execute(struct isa *isa, struct npu_machine *machine, const struct 
     case NPU_OP_TABLES: return tables(isa, machine, op);
     case NPU_OP_LOOKUP: return lookup(isa, machine, op);
     case NPU_OP_CLOCK: return read_clock(isa, op);
+    case NPU_OP_READ: return read_memory(isa, machine, op);
     case NPU_OP_INVALIDATE: cache_invalidate(isa_ptr(op->src), op->k); return NPU_OK;
     case NPU_OP_FLUSH: cache_flush(isa_ptr(op->src), op->k); return NPU_OK;
     case NPU_OP_EXP_TABLE:

@@ -45,6 +45,7 @@
  *   dma        dma_start_1d(dst, src, bytes)  dma_start_2d(dst, dst_stride, src, src_stride, width, rows): a ticket;
  *              dma_poll(ticket) dma_wait(ticket): it and all before it have landed
  *   cache      cache_flush(p, bytes)  cache_invalidate(p, bytes)
+ *              l2_fetch(p, bytes): whole vectors, at most 65535, may come into the cache meanwhile
  *   threads    isa_threads(n, fn, user): fn(isa, user, thread, n) on n vector threads, done on return.  A section: what
  *              one thread writes no other may touch; a DMA is waited for by the thread that started it
  *              isa_phases(n, n_phases, lead, fn, user): fn(isa, user, phase, thread, n) on n vector threads and, as

@@ -35,6 +35,9 @@ typedef void isa_phase(struct isa *isa, void *user, uint32_t phase, uint32_t thr
 #define v_store(p, v) ((void)(*(vec *)(void *)(p) = (v)))
 #define v_storeu(p, v) ((void)(*(isa_uvec *)(void *)(p) = (v)))
 #define v_store_if(m, p, v) Q6_vmem_QRIV(m, (vec *)(void *)(p), v)
+/* Direction 48, stride 47:32, width 31:16, height 15:0: rows of one vector. */
+#define l2_fetch(p, bytes)                                                                                             \
+    __builtin_HEXAGON_Y5_l2fetch((void *)(uintptr_t)(p), (long long)(0x0000008000800000u | (bytes) / 128u))
 #define s_load_u16(p) (*(const uint16_t *)(const void *)(p))
 #define s_load_u32(p) (*(const uint32_t *)(const void *)(p))
 #define s_load_u64(p) (*(const uint64_t *)(const void *)(p))

@@ -93,6 +93,9 @@ void npu_exp_by_f32(struct isa *isa, uint8_t *restrict y, const uint8_t *restric
  * nothing is 0.  0 or an npu_op_status. */
 uint32_t npu_attention(struct isa *isa, const struct npu_machine *machine, const struct npu_op *op);
 
+/* 0 or an npu_op_status (wire/message.h, NPU_OP_READ). */
+uint32_t npu_read(struct isa *isa, const struct npu_machine *machine, const struct npu_op *op);
+
 /* Executes one operation; returns enum npu_op_status.  `machine` says, before and after, which tables stand in TCM. */
 uint32_t npu_execute(struct isa *isa, struct npu_machine *machine, const struct npu_op *op);
 

@@ -28,7 +28,7 @@ int npu_session_plan(
 
 static const char *const NAMES[NPU_OPS] = {"nop", "dequant", "gemm", "add", "swiglu", "rms_norm", "rope", "exp16",
     "attention", "exp_table", "geglu", "relu2", "embed", "take", "kv_append", "head", "invalidate", "flush", "fit",
-    "unfit", "tables", "lookup", "clock"};
+    "unfit", "tables", "lookup", "clock", "read"};
 
 static void note(struct npu_session *s, const struct npu_answer *a)
 {

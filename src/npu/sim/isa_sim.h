@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * isa.h on the host: each operation is a function of the emulator that knows where it was called from.
- * Kernels include dsp/isa.h, never this.
+ * isa.h on the host: operations are the emulator's, which knows where each was called from.  Kernels include dsp/isa.h.
  */
 #ifndef LUTRA_NPU_SIM_ISA_SIM_H
 #define LUTRA_NPU_SIM_ISA_SIM_H
@@ -241,6 +240,7 @@ void sim_tile_store(struct sim_at at, void *dst);
 #define dma_wait(ticket) sim_dma_wait(ISA_AT, ticket)
 #define cache_flush(p, bytes) sim_flush(ISA_AT, p, bytes)
 #define cache_invalidate(p, bytes) sim_invalidate(ISA_AT, p, bytes)
+#define l2_fetch(p, bytes) ((void)(p), (void)(bytes))
 #define isa_threads(n, fn, user) sim_threads(ISA_AT, n, fn, user)
 #define isa_phases(n, n_phases, lead, fn, user) sim_phases(ISA_AT, n, n_phases, lead, fn, user)
 #define tile_clear() sim_tile_clear(ISA_AT)

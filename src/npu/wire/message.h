@@ -34,10 +34,17 @@ enum npu_opcode {
     NPU_OP_TABLES,     /* m rows of k f32 to tables in TCM: see below */
     NPU_OP_LOOKUP,     /* Y [m][n] f32 = the rows in those tables times W^T (+ bias), W bit planes */
     NPU_OP_CLOCK,      /* 16 bytes at dst: cycles of the processor, ticks of its 19.2 MHz timer; zeros: it has none */
+    NPU_OP_READ,       /* k bytes at src, read in one way by all threads: to be timed */
     NPU_OPS
 };
 
 enum npu_exp_way { NPU_EXP_TABLE, NPU_EXP_F16, NPU_EXP_F32 };
+
+/* Of NPU_OP_READ.  k is a multiple of NPU_READ_PIECE; at dst the xor of the vectors that were looked at: all, of DMA
+ * each piece's first; behind it a vector for each thread.  l2fetch asks for one piece before the loads, DMA for
+ * NPU_READ_AHEAD. */
+enum npu_read_way { NPU_READ_LOADS, NPU_READ_FETCHED, NPU_READ_DMA };
+enum { NPU_READ_PIECE = 8192, NPU_READ_AHEAD = 4 };
 
 /* Buffers the host wrote are invalidated before, those it reads are flushed after. */
 enum { NPU_FROM_HOST = 1, NPU_TO_HOST = 2 };
@@ -48,7 +55,7 @@ struct npu_op {
     uint32_t code;  /* enum npu_opcode */
     uint32_t flags; /* NPU_FROM_HOST, NPU_TO_HOST */
     uint32_t m, n, k;
-    uint32_t kind;    /* enum npu_weight_kind, or the way of NPU_OP_EXP16 and NPU_OP_ATTENTION */
+    uint32_t kind;    /* enum npu_weight_kind, or the way of NPU_OP_EXP16, NPU_OP_ATTENTION, NPU_OP_READ */
     uint32_t src;     /* X, a */
     uint32_t weights; /* W, b, gain, tables of NPU_OP_ROPE */
     uint32_t dst;

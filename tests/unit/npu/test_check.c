@@ -113,6 +113,8 @@ static struct npu_op make(struct box *b, uint32_t *table, uint32_t *table_words)
                 row[4 * i] = place(b, 8192), row[4 * i + 1] = place(b, 8192), row[4 * i + 2] = 4096,
                         row[4 * i + 3] = 2048;
         }
+    } else if (code == NPU_OP_READ) {
+        op.k = NPU_READ_PIECE, op.kind = draw(b, 3);
     } else if (code == NPU_OP_DEQUANT) {
         op.dst_stride = 64 * k;
     } else if (code == NPU_OP_ADD || code == NPU_OP_SWIGLU || code == NPU_OP_GEGLU || code == NPU_OP_RELU2) {
