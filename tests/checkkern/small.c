@@ -46,6 +46,10 @@ static void check_gate(
         expect(t, name, memcmp(out.data, whole, (size_t)n * 4) == 0, "%s: the tail of %d differs", what, n);
         expect(t, name, unguard(&out), "%s: wrote outside %d", what, n);
     }
+    a[5] = b[11] = NAN; /* in either, it stays where the definition keeps it */
+    ref(a, b, want, N);
+    new (a, b, N, a);
+    for (int i = 0; i < N; i++) expect(t, name, !isnan(a[i]) == !isnan(want[i]), "%s: a NaN of element %d", what, i);
 }
 
 static void check_norm(struct tally *t, const char *name, const struct cpu_kernels *k, uint64_t *seed)
@@ -143,6 +147,9 @@ static void check_head(struct tally *t, const char *name, const struct cpu_kerne
         for (int i = 0; i < n; i++) sum += exp((double)x[i] - max);
         expect(t, name, fabs(got - sum) <= 1e-5 * sum, "sum_exp of %d: %g, not %g", n, got, sum);
         x[n / 2] = NAN;
+        max = -INFINITY;
+        for (int i = 0; i < n; i++) max = fmaxf(max, x[i]);
+        expect(t, name, k->max_row(x, (size_t)n) == max, "max_row of %d: a NaN is not passed over", n);
         expect(t, name, isnan(k->sum_exp(x, (size_t)n, max)), "sum_exp of %d: a NaN got lost", n);
     }
 }

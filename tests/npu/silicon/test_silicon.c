@@ -471,6 +471,22 @@ static void strange_arguments_are_refused(void **state)
     nothing_left(b);
 }
 
+/* Kernels have whole tiles, and the scales lie behind them. */
+static void tcm_may_end_within_a_tile(void **state)
+{
+    struct lutra_error err;
+    struct work w;
+    struct box *b = begin();
+    (void)state;
+    b->tcm_bytes = (1 << 20) + 1984;
+    struct npu_transport *npu = open_npu(small);
+    if (npu->machine.tcm_bytes % 2048) fail_msg("kernels are given TCM that ends within a tile");
+    put_work(&w, npu, 1);
+    assert_int_equal(run_work(npu, &w, CLOCK_NEVER_US, &err), 0);
+    npu_transport_close(&npu);
+    nothing_left(b);
+}
+
 static void sessions_follow_each_other(void **state)
 {
     struct box *b = begin();
@@ -503,6 +519,7 @@ int main(void)
         cmocka_unit_test(a_damaged_message_ends_it),
         cmocka_unit_test(strange_calls_are_refused),
         cmocka_unit_test(strange_arguments_are_refused),
+        cmocka_unit_test(tcm_may_end_within_a_tile),
         cmocka_unit_test(sessions_follow_each_other),
     };
     if (NPU_MISSING[0]) {

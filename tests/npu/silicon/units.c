@@ -63,7 +63,7 @@ static void copy(const struct npu_dma_descriptor *d)
 void npu_unit_dmstart(struct npu_dma_descriptor *first)
 {
     struct engine *e = mine();
-    RULE(e->ready && !e->at && first->next == 0, box->dma_fault);
+    RULE(e->ready && !e->at && !e->stopped && first->next == 0, box->dma_fault);
     judge(first);
     e->at = e->last = first, e->flight = 1;
 }
@@ -72,6 +72,7 @@ void npu_unit_dmlink(struct npu_dma_descriptor *tail, struct npu_dma_descriptor 
 {
     struct engine *e = mine();
     RULE(e->last == tail && tail->next == 0 && next->next == 0 && tail != next, box->dma_fault);
+    RULE(!e->stopped, box->dma_fault);
     judge(next);
     tail->next = (uint32_t)(uintptr_t)next;
     if (!e->at) e->at = next, e->flight = 0;
