@@ -177,7 +177,7 @@ static void *value_in(const struct option *o, struct lutra_sampling *set, size_t
 void sampling_from_model(const struct sampling_options *opts, const lutra_model *model, struct lutra_sampling *set)
 {
     struct lutra_sampling file;
-    lutra_model_sampling(model, &file, sizeof file);
+    lutra_model_sampling_get(model, &file, sizeof file);
     for (int i = 0; i < OPTION_COUNT(sampling_table); i++) {
         const struct option *o = &sampling_table[i];
         size_t n;

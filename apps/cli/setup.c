@@ -444,7 +444,7 @@ int engine_open_session(struct engine *e, const struct engine_options *opts, str
     if (lutra_session_open(&e->session, e->model, &settings, &err) < 0) return fail_with(&err);
     interrupt_watch(e->session);
     int n_ctx;
-    lutra_session_sizes(e->session, &n_ctx, NULL, NULL);
+    lutra_session_sizes_get(e->session, &n_ctx, NULL, NULL);
     if (n_ctx > e->info.n_ctx_train && e->info.n_ctx_train > 0 && !opts->quiet)
         say("warning: a context of %d tokens; %s was trained with %d, and may lose the thread beyond them", n_ctx,
             e->info.name, e->info.n_ctx_train);

@@ -95,9 +95,9 @@ static void tell_sources(struct exchange *x, const lutra_passages *found, int n)
     struct event e = {.kind = EVENT_NOTE, .keep = true, .scored = {.token = -1}};
     const struct lutra_passage *by_number[PASSAGES_MOST];
     for (int i = 0; i < n; i++) { /* numbered by place, as lutra_passages_message() does */
-        const struct lutra_passage *passage = lutra_passages_get(found, i);
+        const struct lutra_passage *passage = lutra_passages_at(found, i);
         int number = 0;
-        for (int k = 0; k < n; k++) number += lutra_passages_get(found, k)->place < passage->place;
+        for (int k = 0; k < n; k++) number += lutra_passages_at(found, k)->place < passage->place;
         by_number[number] = passage;
     }
     text_put(&t, "\"sources\":[");
@@ -125,7 +125,7 @@ static int put_best(struct exchange *x, lutra_passages *found, json_t *message, 
     struct lutra_error err = {0};
     int n = lutra_passages_count(found);
     while (n > 0 && !fits(x, found, n, message, question, p) && !p->status) n--;
-    const struct lutra_passage *best = lutra_passages_get(found, 0);
+    const struct lutra_passage *best = lutra_passages_at(found, 0);
     while (best && n == 0 && !p->status && best->n_bytes / 2 >= PART_BYTES_LEAST) {
         if (lutra_passages_shorten(
                 found, 0, best->n_bytes / 2, json_string_value(question), json_string_length(question), &err) < 0)

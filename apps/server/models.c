@@ -51,7 +51,7 @@ static void close_one(struct served *m)
 {
     struct server *s = m->server;
     struct lutra_stats one;
-    lutra_session_stats(m->loaded.session, &one, sizeof one);
+    lutra_session_stats_get(m->loaded.session, &one, sizeof one);
     add_stats(&s->closed, &one);
     m->state = MODEL_CLOSING;
     pthread_mutex_unlock(&s->model_lock);
@@ -94,7 +94,7 @@ static int open_file(struct served *m, struct lutra_error *err)
     pthread_mutex_lock(&s->model_lock);
     if (rc == 0) {
         lutra_model_info_get(m->loaded.model, &m->info, sizeof m->info);
-        lutra_session_sizes(m->loaded.session, &m->n_ctx, NULL, NULL);
+        lutra_session_sizes_get(m->loaded.session, &m->n_ctx, NULL, NULL);
     } else {
         m->loaded = (struct server_loaded){0};
     }
@@ -265,7 +265,7 @@ void models_count(struct server *s, struct lutra_stats *all)
     *all = s->closed;
     for (int i = 0; i < s->set->n_model; i++) {
         if (s->model[i].state != MODEL_OPEN) continue;
-        lutra_session_stats(s->model[i].loaded.session, &one, sizeof one);
+        lutra_session_stats_get(s->model[i].loaded.session, &one, sizeof one);
         add_stats(all, &one);
     }
     pthread_mutex_unlock(&s->model_lock);

@@ -154,7 +154,7 @@ static void calibration(struct bench *b, struct lutra_session_settings ss)
             q.max_tokens = 1;
             lutra_session_stats_reset(s);
             OK(lutra_generate(s, &q, &b->err));
-            lutra_session_stats(s, &st, sizeof st);
+            lutra_session_stats_get(s, &st, sizeof st);
             prompt_ms = (double)st.prompt_us * 1e-3;
             hints_ms = (double)st.calibrate_us * 1e-3;
             share[round] = hints_ms / prompt_ms;
@@ -191,11 +191,11 @@ static int time_steps(struct bench *b, lutra_session *s, double share[STEPS_MOST
     q.ignore_end = true;
     OK(lutra_submit(s, &q, NULL, &b->err));
     while (active && n < b->n_tok && n < STEPS_MOST) {
-        lutra_session_stats(s, &before, sizeof before);
+        lutra_session_stats_get(s, &before, sizeof before);
         uint64_t start = now_us();
         OK(lutra_step(s, &active, &b->err));
         double us = (double)(now_us() - start);
-        lutra_session_stats(s, &after, sizeof after);
+        lutra_session_stats_get(s, &after, sizeof after);
         if (before.generated_tokens > 0) share[n++] = (double)(after.draft_us - before.draft_us) / us;
     }
     free(prompt);
@@ -291,9 +291,9 @@ static double decode(struct bench *b, struct replay *r, int n_samples, double a)
     OK(lutra_submit(b->s, &q, NULL, &b->err));
     for (int active = 1; active;) {
         struct lutra_stats before, after;
-        lutra_session_stats(b->s, &before, sizeof before);
+        lutra_session_stats_get(b->s, &before, sizeof before);
         OK(lutra_step(b->s, &active, &b->err));
-        lutra_session_stats(b->s, &after, sizeof after);
+        lutra_session_stats_get(b->s, &after, sizeof after);
         uint64_t n = after.rows_valid + after.rows_wasted - before.rows_valid - before.rows_wasted;
         if (n <= PASS_MOST) r->n_by_rows[n]++;
     }
@@ -391,7 +391,7 @@ static void replay_once(
     struct lutra_stats s;
     lutra_session_stats_reset(b->s);
     double t = decode(b, r, n_samples, a), passes = 0;
-    lutra_session_stats(b->s, &s, sizeof s);
+    lutra_session_stats_get(b->s, &s, sizeof s);
     to->length = (double)b->n_tok * n_samples / r->n_pass;
     to->rows = 1 + (double)r->n_drafted / r->n_pass;
     to->find = (double)s.draft_us / (double)s.decode_us;

@@ -113,7 +113,7 @@ struct lutra_peaks {
     const char *bf16_name;          /* a matrix unit's product of bf16 pairs, or NULL; */
     double bf16_gmac_s;             /* the same of it */
 };
-LUTRA_API void lutra_runtime_peaks(lutra_runtime *runtime, struct lutra_peaks *peaks, size_t size);
+LUTRA_API void lutra_runtime_peaks_get(lutra_runtime *runtime, struct lutra_peaks *peaks, size_t size);
 
 /* ---- model ------------------------------------------------------------------------------------------------------ */
 

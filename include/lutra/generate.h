@@ -65,7 +65,7 @@ LUTRA_API void lutra_sampling_init(struct lutra_sampling *sampling, size_t size)
 
 /* The same with what the model's file recommends (general.sampling.*): the defaults of its requests.  `samplers` is the
  * model's. */
-LUTRA_API void lutra_model_sampling(const lutra_model *model, struct lutra_sampling *sampling, size_t size);
+LUTRA_API void lutra_model_sampling_get(const lutra_model *model, struct lutra_sampling *sampling, size_t size);
 
 enum lutra_stop {
     LUTRA_STOP_NONE,
@@ -147,7 +147,7 @@ struct lutra_request {
     int n_prompt;
     int n_samples;                         /* 1; they share the prompt's cache */
     int max_tokens;                        /* -1 = until the context is full; 0 = none: the prompt is evaluated */
-    const struct lutra_sampling *sampling; /* copied at submit; NULL = lutra_model_sampling() */
+    const struct lutra_sampling *sampling; /* copied at submit; NULL = lutra_model_sampling_get() */
     const char *const *stop;               /* [n_stop] strings that end a sample; copied */
     int n_stop;
     bool ignore_end;                                             /* go on after end-of-generation tokens */

@@ -135,7 +135,7 @@ LUTRA_API int lutra_store_find_after(lutra_store *store, const char *earlier, si
 LUTRA_API void lutra_passages_close(lutra_passages **passages);
 LUTRA_API int lutra_passages_count(const lutra_passages *passages);
 /* 0 = the best one; NULL past the end.  Valid until closed. */
-LUTRA_API const struct lutra_passage *lutra_passages_get(const lutra_passages *passages, int i);
+LUTRA_API const struct lutra_passage *lutra_passages_at(const lutra_passages *passages, int i);
 
 /* Cuts the i-th passage to at most n_most bytes: the part with most different words of the question. */
 LUTRA_API int lutra_passages_shorten(

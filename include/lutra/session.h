@@ -63,7 +63,7 @@ LUTRA_API int lutra_session_open(
     lutra_session **out, lutra_model *model, const struct lutra_session_settings *settings, struct lutra_error *err);
 /* Requests that have not ended end with LUTRA_STOP_CANCELLED first, and their callbacks hear of it. */
 LUTRA_API void lutra_session_close(lutra_session **session);
-LUTRA_API void lutra_session_sizes(const lutra_session *session, int *n_ctx, int64_t *n_cache, uint64_t *bytes);
+LUTRA_API void lutra_session_sizes_get(const lutra_session *session, int *n_ctx, int64_t *n_cache, uint64_t *bytes);
 
 /* Stops what the session does within one pass: requests end with LUTRA_STOP_CANCELLED, lutra_forward() returns
  * LUTRA_E_CANCELLED.  If nothing is running, the cancel stays pending: for the next lutra_forward(), or the next
@@ -101,7 +101,7 @@ struct lutra_stats {
     uint64_t hint_rows, known_hint_rows;  /* prompts' rows: evaluated for that; with known_hints */
     uint64_t n_preempted;                 /* prompts and samples that gave their memory to older ones, and came back */
 };
-LUTRA_API void lutra_session_stats(const lutra_session *session, struct lutra_stats *stats, size_t size);
+LUTRA_API void lutra_session_stats_get(const lutra_session *session, struct lutra_stats *stats, size_t size);
 LUTRA_API void lutra_session_stats_reset(lutra_session *session);
 
 #ifdef __cplusplus

@@ -82,7 +82,7 @@ int lutra_runtime_n_threads(const lutra_runtime *runtime)
     return runtime ? pool_size(runtime->devices.pool) : 0;
 }
 
-void lutra_runtime_peaks(lutra_runtime *rt, struct lutra_peaks *peaks, size_t size)
+void lutra_runtime_peaks_get(lutra_runtime *rt, struct lutra_peaks *peaks, size_t size)
 {
     struct device_peaks p = {0};
     if (rt) {

@@ -131,7 +131,7 @@ int model_read_sampling(struct lutra_model *m, struct lutra_error *err)
     return 0;
 }
 
-void lutra_model_sampling(const lutra_model *m, struct lutra_sampling *sampling, size_t size)
+void lutra_model_sampling_get(const lutra_model *m, struct lutra_sampling *sampling, size_t size)
 {
     if (m)
         settings_fill(sampling, size, &m->sampling);

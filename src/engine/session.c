@@ -379,7 +379,7 @@ void lutra_session_close(lutra_session **session)
     *session = NULL;
 }
 
-void lutra_session_sizes(const lutra_session *s, int *n_ctx, int64_t *n_cache, uint64_t *bytes)
+void lutra_session_sizes_get(const lutra_session *s, int *n_ctx, int64_t *n_cache, uint64_t *bytes)
 {
     if (n_ctx) *n_ctx = s ? s->n_ctx : 0;
     if (n_cache) *n_cache = s ? s->n_cache : 0;
@@ -752,7 +752,7 @@ const struct row_result *session_result(const lutra_session *s, int32_t row)
     return NULL;
 }
 
-void lutra_session_stats(const lutra_session *s, struct lutra_stats *stats, size_t size)
+void lutra_session_stats_get(const lutra_session *s, struct lutra_stats *stats, size_t size)
 {
     struct lutra_stats all = {0};
     if (s) all = s->stats;

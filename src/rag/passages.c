@@ -72,7 +72,7 @@ int lutra_passages_count(const lutra_passages *passages)
     return passages ? passages->n : 0;
 }
 
-const struct lutra_passage *lutra_passages_get(const lutra_passages *passages, int i)
+const struct lutra_passage *lutra_passages_at(const lutra_passages *passages, int i)
 {
     return passages && i >= 0 && i < passages->n ? &passages->found[i].public : NULL;
 }
@@ -109,7 +109,7 @@ static size_t best_part(const struct lutra_passage *p, size_t n_most, const stru
 int lutra_passages_shorten(
     lutra_passages *passages, int i, size_t n_most, const char *question, size_t n_question, struct lutra_error *err)
 {
-    const struct lutra_passage *old = lutra_passages_get(passages, i);
+    const struct lutra_passage *old = lutra_passages_at(passages, i);
     struct query q;
     struct text folded = {0};
     if (!old || n_most < 4)
@@ -180,7 +180,7 @@ int lutra_passages_message(const lutra_passages *passages, const int *use, int n
     if (!list) return lutra_fail(err, LUTRA_E_NO_MEMORY, "lutra_passages_message: out of memory");
     for (int i = 0; i < n; i++) {
         int k = use ? use[i] : i;
-        if (!lutra_passages_get(passages, k)) {
+        if (!lutra_passages_at(passages, k)) {
             free(list);
             return lutra_fail_at(err, LUTRA_E_ARGUMENT, (uint64_t)i,
                 "lutra_passages_message: use[%d] is %d, of %d passages", i, k, lutra_passages_count(passages));

@@ -57,7 +57,7 @@ static int find_places(
     int32_t *token = NULL;
     int rc = 0, room = 0;
     for (int i = 0; i < lutra_passages_count(r->passages) && rc == 0; i++) {
-        const struct lutra_passage *p = lutra_passages_get(r->passages, i);
+        const struct lutra_passage *p = lutra_passages_at(r->passages, i);
         struct place *place = &r->place[r->n_place];
         int n = 0, most = (int)p->n_bytes + 8; /* a token has a byte at least, but for those around a text */
         if (most > room) {
@@ -201,7 +201,7 @@ static int all_there(const lutra_recall *r, bool *all, struct lutra_error *err)
     int rc = sql_prepare(r->store, &stmt, "SELECT 1 FROM chunk WHERE id=?1", err);
     *all = true;
     for (int i = 0; i < lutra_passages_count(r->passages) && rc >= 0; i++) {
-        sqlite3_bind_int64(stmt, 1, lutra_passages_get(r->passages, i)->chunk);
+        sqlite3_bind_int64(stmt, 1, lutra_passages_at(r->passages, i)->chunk);
         rc = sql_step(r->store, stmt, err);
         *all &= rc > 0;
         sqlite3_reset(stmt);

@@ -139,7 +139,7 @@ static void add_uncited(struct text *out, const char *answer, size_t n)
 int lutra_passages_shared(lutra_store *store, const lutra_passages *passages, int i, const char *question,
     size_t n_question, const char *answer, size_t n_answer, char **words, struct lutra_error *err)
 {
-    const struct lutra_passage *p = lutra_passages_get(passages, i);
+    const struct lutra_passage *p = lutra_passages_at(passages, i);
     *words = NULL;
     if (!p)
         return lutra_fail(

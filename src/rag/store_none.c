@@ -17,7 +17,7 @@ ABSENT_OPEN(out, lutra_store_open(lutra_store **out, const char *path, const str
 ABSENT_CLOSE(store, lutra_store_close(lutra_store **store))
 ABSENT_CLOSE(passages, lutra_passages_close(lutra_passages **passages))
 ABSENT_VALUE(0, int lutra_passages_count(const lutra_passages *passages))
-ABSENT_VALUE(NULL, const struct lutra_passage *lutra_passages_get(const lutra_passages *passages, int i))
+ABSENT_VALUE(NULL, const struct lutra_passage *lutra_passages_at(const lutra_passages *passages, int i))
 ABSENT_VALUE(NULL, const char *lutra_text_charset(const char *bytes, size_t n))
 ABSENT(lutra_store_add(lutra_store *store, const struct lutra_document *document, enum lutra_added *what,
     struct lutra_error *err))

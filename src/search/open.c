@@ -221,7 +221,7 @@ static int submit_tokens(lutra_search_run *run, struct lutra_request set, struct
 {
     lutra_session *s = run->s;
     struct lutra_sampling sampling;
-    lutra_model_sampling(session_model(s), &sampling, sizeof sampling);
+    lutra_model_sampling_get(session_model(s), &sampling, sizeof sampling);
     TRY(settings_copy(&sampling, sizeof sampling, set.sampling, "sampling", err));
     set.sampling = &sampling;
     run->expected = set.max_tokens >= 0 && set.max_tokens < EXPECTED_TOKENS ? set.max_tokens : EXPECTED_TOKENS;

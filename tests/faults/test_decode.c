@@ -133,7 +133,7 @@ static void no_allocation_while_speculating(void **state)
     while (active == 4) OK(lutra_step(f.s, &active, err));
     struct alloc_count count = alloc_count_end();
     struct lutra_stats s;
-    lutra_session_stats(f.s, &s, sizeof s);
+    lutra_session_stats_get(f.s, &s, sizeof s);
     print_message("%s: %llu drafted, %llu accepted, %d tokens in %llu passes\n", spec,
         (unsigned long long)s.rows_drafted, (unsigned long long)s.rows_accepted, n_text, (unsigned long long)s.n_step);
     assert_true(s.rows_accepted > 50 && (ss.draft_model || s.rows_drafted > s.rows_accepted + 50));

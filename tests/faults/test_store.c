@@ -102,7 +102,7 @@ static void no_allocation_with_a_store(void **state)
     while (active) OK(lutra_step(f.s, &active, err));
     struct alloc_count count = alloc_count_end();
     struct lutra_stats st;
-    lutra_session_stats(f.s, &st, sizeof st);
+    lutra_session_stats_get(f.s, &st, sizeof st);
     print_message("%d times asked, %d guesses, %llu accepted, %d hints\n", told.n_asked, told.n_guessed,
         (unsigned long long)st.rows_accepted, told.n_hints);
     assert_int_equal(told.n_said, N_SAID);

@@ -229,9 +229,9 @@ int main(int argc, char **argv)
         watch(&info, sizeof info);
         lutra_model_info_get(m, &info.it, sizeof info.it);
         watch(&stats, sizeof stats);
-        lutra_session_stats(s, &stats.it, sizeof stats.it);
+        lutra_session_stats_get(s, &stats.it, sizeof stats.it);
         watch(&peaks, sizeof peaks);
-        lutra_runtime_peaks(rt, &peaks.it, sizeof peaks.it);
+        lutra_runtime_peaks_get(rt, &peaks.it, sizeof peaks.it);
         printf("%s: %d layers, %d rows, peaks %s\n", info.it.arch, info.it.n_layer, (int)stats.it.rows_valid,
             peaks.it.stream_gb_s > 0 ? "known" : "not known");
         CHECK(search), CHECK(info), CHECK(stats), CHECK(peaks), CHECK(request_experiment), CHECK(session_experiment),

@@ -31,7 +31,7 @@ static int measure(struct bench_pass *p, struct batched_test *t, int32_t *seq, i
     start = now_us();
     rc = bench_decode(p, seq, t->pl, t->tg, err);
     t->t_tg = seconds_since(start);
-    lutra_session_stats(s, &t->stats, sizeof t->stats);
+    lutra_session_stats_get(s, &t->stats, sizeof t->stats);
     return rc;
 }
 

@@ -72,7 +72,7 @@ struct lutra_peaks bench_peaks(const struct engine *e, const struct bench_option
     struct lutra_peaks peaks = {0};
     if (o->peaks) {
         progress_show("measuring peaks", 0, 1);
-        lutra_runtime_peaks(e->runtime, &peaks, sizeof peaks);
+        lutra_runtime_peaks_get(e->runtime, &peaks, sizeof peaks);
         progress_clear();
     }
     return peaks;
@@ -146,7 +146,7 @@ int bench_measure(struct bench_pass *p, struct bench_test *t, const struct bench
         t->n_rep = i + 1;
     }
     progress_clear();
-    lutra_session_stats(p->e->session, &t->stats, sizeof t->stats);
+    lutra_session_stats_get(p->e->session, &t->stats, sizeof t->stats);
     lutra_seq_close(p->e->session, base);
     if (rc >= 0) summarise(t);
     return rc;

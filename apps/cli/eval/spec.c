@@ -262,7 +262,7 @@ static int open_session(struct spec_run *run, struct spec_method *m)
     if (!m->uses_model) run->engine.draft_model = draft_model;
     m->session = run->engine.session;
     run->engine.session = NULL;
-    if (!code) lutra_session_sizes(m->session, NULL, NULL, &m->session_bytes);
+    if (!code) lutra_session_sizes_get(m->session, NULL, NULL, &m->session_bytes);
     return code;
 }
 
@@ -291,7 +291,7 @@ static int run_methods(struct spec_run *run)
     interrupt_watch(NULL);
     for (int k = 0; k < run->n_method; k++) {
         struct spec_method *m = &run->method[k];
-        if (m->session) lutra_session_stats(m->session, &m->stats, sizeof m->stats);
+        if (m->session) lutra_session_stats_get(m->session, &m->stats, sizeof m->stats);
         lutra_drafts_close(&m->drafts);
         lutra_session_close(&m->session);
     }

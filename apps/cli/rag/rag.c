@@ -113,7 +113,7 @@ static int search(lutra_store *store, const struct rag_options *o, const char *c
     buffer_free(&query);
     if (rc < 0) return fail_with(&err);
     int n_found = lutra_passages_count(found);
-    for (int i = 0; i < n_found; i++) print_passage(lutra_passages_get(found, i), i, o->json);
+    for (int i = 0; i < n_found; i++) print_passage(lutra_passages_at(found, i), i, o->json);
     lutra_passages_close(&found);
     if (n_found == 0 && !o->quiet) say("nothing found");
     return n_found ? EXIT_OK : EXIT_FAILED;

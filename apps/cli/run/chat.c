@@ -52,7 +52,7 @@ static int make_room(struct chat *c, double share)
     char *json;
     int n_ctx, first, n = 0;
     if (!t->opts->roll) return 0;
-    lutra_session_sizes(t->engine.session, &n_ctx, NULL, NULL);
+    lutra_session_sizes_get(t->engine.session, &n_ctx, NULL, NULL);
     int most = (int)(n_ctx * share), rc = chat_input(c, true, &chat, &json, &err);
     if (rc == 0)
         rc = lutra_chat_roll(t->engine.model, &chat, most - rag_reserve(t->opts->n_predict, most), &first, &n, &err);
@@ -71,7 +71,7 @@ static int put_message(void *user, const char *message)
 {
     struct chat *c = user;
     int n_past = c->past.n, n_ctx;
-    lutra_session_sizes(c->talk->engine.session, &n_ctx, NULL, NULL);
+    lutra_session_sizes_get(c->talk->engine.session, &n_ctx, NULL, NULL);
     conversation_add(&c->past, "user", message, strlen(message));
     int room = fits(c, n_ctx);
     if (room <= 0) conversation_cut(&c->past, n_past);
@@ -106,7 +106,7 @@ static void show_figures(const struct talk *t, int n_prompt)
     const struct lutra_end *end = &t->end;
     int n_ctx;
     if (!t->talks || t->opts->engine.quiet || !t->opts->perf) return;
-    lutra_session_sizes(t->engine.session, &n_ctx, NULL, NULL);
+    lutra_session_sizes_get(t->engine.session, &n_ctx, NULL, NULL);
     fprintf(stderr, "[%s, %d of %d tokens", t->engine.info.name, n_prompt + t->reply_tokens.n, n_ctx);
     if (end->n_tok > 1 && end->end_us > end->first_us)
         fprintf(stderr, ", %.1f t/s", (end->n_tok - 1) * 1e6 / (double)(end->end_us - end->first_us));

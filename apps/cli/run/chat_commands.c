@@ -52,7 +52,7 @@ static enum line_means show_context(struct chat *c, const char *argument)
     struct tokens all = {0};
     int n_ctx;
     (void)argument;
-    lutra_session_sizes(c->talk->engine.session, &n_ctx, NULL, NULL);
+    lutra_session_sizes_get(c->talk->engine.session, &n_ctx, NULL, NULL);
     if (c->past.n > 0 && chat_tokens(c, false, &all, &err) < 0)
         fail_with(&err);
     else

@@ -116,7 +116,7 @@ static int find(struct rag *r, const char *question, size_t n)
     int n_found = lutra_passages_count(r->found);
     r->fresh = grow_memory(r->fresh, (size_t)(n_found + 1) * sizeof *r->fresh);
     for (int i = 0; i < n_found; i++)
-        if (!find_shown(r, lutra_passages_get(r->found, i)->chunk)) r->fresh[r->n_fresh++] = i;
+        if (!find_shown(r, lutra_passages_at(r->found, i)->chunk)) r->fresh[r->n_fresh++] = i;
     return 0;
 }
 
@@ -151,9 +151,9 @@ static void take(struct rag *r, int k)
         r->shown = grow_memory(r->shown, (size_t)r->room * sizeof *r->shown);
     }
     for (int i = 0; i < k; i++) { /* numbered by place, as lutra_passages_message() does */
-        const struct lutra_passage *p = lutra_passages_get(r->found, r->fresh[i]);
+        const struct lutra_passage *p = lutra_passages_at(r->found, r->fresh[i]);
         int before = 0;
-        for (int j = 0; j < k; j++) before += lutra_passages_get(r->found, r->fresh[j])->place < p->place;
+        for (int j = 0; j < k; j++) before += lutra_passages_at(r->found, r->fresh[j])->place < p->place;
         r->shown[r->n_shown + i] = (struct rag_shown){p->chunk, r->last_number + 1 + before, r->n_turn};
     }
     r->n_shown += k;
@@ -168,7 +168,7 @@ static int put_best(struct rag *r, const char *question, size_t n, const struct 
     for (*k = n_fresh; *k > 0 && fits == 0; *k -= fits == 0) fits = put(r, *k, question, n, place);
     if (fits > 0 && *k < n_fresh && !r->quiet) say("%d of %d passages fit into the context", *k, n_fresh);
     if (fits || n_fresh == 0) return fits;
-    const struct lutra_passage *best = lutra_passages_get(r->found, r->fresh[0]);
+    const struct lutra_passage *best = lutra_passages_at(r->found, r->fresh[0]);
     size_t n_whole = best->n_bytes;
     while (fits == 0 && best->n_bytes / 2 >= PART_BYTES_LEAST) {
         if (lutra_passages_shorten(r->found, r->fresh[0], best->n_bytes / 2, question, n, &err) < 0) {
@@ -236,13 +236,13 @@ static int list_given(const struct rag *r, const struct buffer *answer, int *n)
     while (!code) {
         int next = -1, number = 0;
         for (int i = 0; i < n_found; i++) {
-            const struct rag_shown *s = find_shown(r, lutra_passages_get(r->found, i)->chunk);
+            const struct rag_shown *s = find_shown(r, lutra_passages_at(r->found, i)->chunk);
             if (!s || s->number <= last || (next >= 0 && s->number > number)) continue;
             next = i;
             number = s->number;
         }
         if (next < 0) break;
-        const struct lutra_passage *p = lutra_passages_get(r->found, next);
+        const struct lutra_passage *p = lutra_passages_at(r->found, next);
         printf("%s[%d] ", last ? "" : "\nPassages given (= rare words or numbers that the answer has, too):\n", number);
         print_plain(p->name, strlen(p->name));
         printf(", bytes %llu to %llu", (unsigned long long)p->begin, (unsigned long long)p->end);

@@ -78,7 +78,7 @@ bool reply_lacks_answer(const struct talk *t)
 static uint64_t prompt_tokens(const struct talk *t)
 {
     struct lutra_stats s;
-    lutra_session_stats(t->engine.session, &s, sizeof s);
+    lutra_session_stats_get(t->engine.session, &s, sizeof s);
     return s.prompt_tokens + s.cached_tokens;
 }
 
@@ -105,7 +105,7 @@ static int explain_end(struct talk *t)
     switch (t->end.reason) {
     case LUTRA_STOP_CTX_FULL:
         reply_end_line(t);
-        lutra_session_sizes(t->engine.session, &n_ctx, NULL, NULL);
+        lutra_session_sizes_get(t->engine.session, &n_ctx, NULL, NULL);
         say("the context of %d tokens is full; -c N gives more", n_ctx);
         return 0;
     case LUTRA_STOP_ERROR:
@@ -241,7 +241,7 @@ void reply_figures(const struct talk *t)
 {
     struct lutra_stats s;
     if (!t->opts->perf || t->opts->engine.quiet || !t->engine.session) return;
-    lutra_session_stats(t->engine.session, &s, sizeof s);
+    lutra_session_stats_get(t->engine.session, &s, sizeof s);
     if (s.rows_valid == 0) return;
     progress_clear();
     fprintf(stderr, "\n%s\n", lutra_runtime_device_text(t->engine.runtime));

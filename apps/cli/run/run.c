@@ -174,7 +174,7 @@ static int put_passages(void *user, const char *message)
 {
     struct text_end *e = user;
     int n_ctx, rc = put_bare(user, message);
-    lutra_session_sizes(e->talk->engine.session, &n_ctx, NULL, NULL);
+    lutra_session_sizes_get(e->talk->engine.session, &n_ctx, NULL, NULL);
     if (rc < 0 || e->all->n + e->n_question + rag_reserve(e->talk->opts->n_predict, n_ctx) <= n_ctx) return rc;
     e->all->n = e->n_before;
     return 0;

@@ -124,7 +124,7 @@ int searcher_open(struct searcher *s, const struct search_options *o, struct eng
     s->checks = o->judge.check != NULL;
     s->by_likelihood = o->judge.kind && !strcmp(o->judge.kind, "likelihood");
     int code = judge_open(&s->judge, &o->judge, e, model_path);
-    lutra_session_sizes(e->session, &n_ctx, NULL, NULL);
+    lutra_session_sizes_get(e->session, &n_ctx, NULL, NULL);
     if (!code)
         code = judge_verifier(&s->judge, &o->judge, s->settings.width, n_ctx, s->settings.max_steps, &s->verifier);
     s->settings.verifier = s->verifier;

@@ -175,7 +175,7 @@ static int open_judge(struct service *v, int i, struct server_loaded *loaded, st
         rc = engine_open_model(&v->engine, prm, v->judge_value[i], &model, true, err);
     }
     if (rc < 0) return rc;
-    lutra_session_sizes(loaded->session, &n_ctx, NULL, NULL);
+    lutra_session_sizes_get(loaded->session, &n_ctx, NULL, NULL);
     set.n_ctx = prm ? n_ctx + 1 + count_mark(*prm) * STEPS_MOST : 0;
     set.model = prm ? *prm : loaded->model;
     return lutra_verifier_open(&loaded->judge[i], prm ? NULL : "likelihood", &set, err);

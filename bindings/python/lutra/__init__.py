@@ -309,7 +309,7 @@ class Lutra:
         prompt, stops = (c_int32 * len(tokens))(*tokens), _strings(texts)
         biases = (abi.lutra_logit_bias * len(bias))(*[(int(t), float(b)) for t, b in bias.items()])
         chosen = abi.lutra_sampling()
-        library.lutra_model_sampling(self._model, byref(chosen), sizeof(chosen))
+        library.lutra_model_sampling_get(self._model, byref(chosen), sizeof(chosen))
         for key, value in sampling.items():
             setattr(chosen, key, value.encode() if isinstance(value, str) else value)
         if bias:

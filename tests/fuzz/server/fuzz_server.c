@@ -377,7 +377,7 @@ int main(int argc, char **argv)
     verifier.model = m.loaded.model;
     if (lutra_verifier_open(&judge, "likelihood", &verifier, &err) < 0) fuzz_fail("%s", err.what);
     lutra_model_info_get(m.loaded.model, &m.info, sizeof m.info);
-    lutra_session_sizes(m.loaded.session, &m.n_ctx, NULL, NULL);
+    lutra_session_sizes_get(m.loaded.session, &m.n_ctx, NULL, NULL);
     for (fuzz_input = in.first; fuzz_input < in.first + in.n; fuzz_input++) {
         uint64_t dice = (uint64_t)36 << 32 ^ fuzz_input;
         alarm(SECONDS_PER_INPUT);

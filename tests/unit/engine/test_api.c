@@ -60,7 +60,7 @@ static void what_is_filled_in_keeps_to_its_size(void **state)
     for (int i = 0; i < 2; i++) {
         union grown u;
         memset(&u, GUARD, sizeof u);
-        lutra_session_stats(f.s, &u.stats, cases[i]);
+        lutra_session_stats_get(f.s, &u.stats, cases[i]);
         assert_true(u.stats.size == cases[i]);
         assert_int_equal(u.stats.n_step, 0);
         for (size_t k = sizeof u.stats; k < cases[i]; k++) assert_int_equal(u.byte[k], 0);
@@ -296,7 +296,7 @@ static void nothing_is_fine(void **state)
     assert_false(lutra_token_is_end(f.model, -1));
     lutra_answer("so 8", answer, 0);
     assert_string_equal(answer, "x");
-    lutra_session_sizes(f.s, NULL, NULL, NULL);
+    lutra_session_sizes_get(f.s, NULL, NULL, NULL);
     assert_int_equal(lutra_seq_length(f.s, -1), -1);
     assert_int_equal(lutra_seq_length(f.s, 1000), -1);
     assert_null(lutra_forward_result(f.s, -1));

@@ -42,7 +42,7 @@ static struct lutra_request make_request(struct chat *c)
 static struct lutra_stats stats_of(lutra_session *s)
 {
     struct lutra_stats stats;
-    lutra_session_stats(s, &stats, sizeof stats);
+    lutra_session_stats_get(s, &stats, sizeof stats);
     return stats;
 }
 

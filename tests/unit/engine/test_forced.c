@@ -122,7 +122,7 @@ static void ends_tell_rows_and_times(void **state)
         ss.experiment = fixture_row_cost(0.05f);
         OK(lutra_session_open(&f.s, f.model, &ss, err));
         say(&f, &h, forced, drafts);
-        lutra_session_stats(f.s, &st, sizeof st);
+        lutra_session_stats_get(f.s, &st, sizeof st);
         assert_int_equal(h.end.n_wasted, st.rows_wasted);
         assert_int_equal(h.end.n_wasted, h.end.n_drafted - h.end.n_accepted);
         assert_int_equal(h.end.n_underutilized, st.rows_underutilized);

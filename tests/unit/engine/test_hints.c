@@ -212,7 +212,7 @@ static void known_hints_are_not_evaluated_again(void **state)
     open_session(&f, "calibrated", 128, 512, 0);
     evaluate(&f, 1);
     memcpy(all, told, sizeof all);
-    lutra_session_stats(f.s, &st, sizeof st);
+    lutra_session_stats_get(f.s, &st, sizeof st);
     assert_int_equal(st.hint_rows, N_PROMPT - 1);
     assert_int_equal(st.known_hint_rows, 0);
     for (int i = FIRST; i < END; i++) some[i] = (struct lutra_hints){{i, 7}, {0.5f, 0.25f}};
@@ -220,7 +220,7 @@ static void known_hints_are_not_evaluated_again(void **state)
     for (int n_batch = 37; n_batch <= 512; n_batch += 475) {
         open_session(&f, "calibrated", 128, n_batch, 0);
         evaluate(&f, 1);
-        lutra_session_stats(f.s, &st, sizeof st);
+        lutra_session_stats_get(f.s, &st, sizeof st);
         assert_int_equal(st.hint_rows, N_PROMPT - 1 - (END - FIRST));
         assert_int_equal(st.known_hint_rows, END - FIRST);
         assert_int_equal(n_told, N_PROMPT - 1);

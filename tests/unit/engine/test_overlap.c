@@ -181,7 +181,7 @@ static void a_draft_model_goes_on_while_it_is_judged(void **state)
         assert_int_equal(meeting.n_held, HELD);
         assert_int_equal(meeting.n_met, HELD);
         struct lutra_stats st;
-        lutra_session_stats(f.s, &st, sizeof st);
+        lutra_session_stats_get(f.s, &st, sizeof st);
         assert_true(st.rows_drafted > 0);
         if (i < 2) assert_true(st.n_step <= N_TOKENS / 3); /* its own guesses are all right, those of before, too */
         lutra_session_close(&f.s);

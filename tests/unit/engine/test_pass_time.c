@@ -72,9 +72,9 @@ static int longest(struct fixture *f, uint64_t prompt_us, struct heard *h, int *
     submit(f->s, 9000, N_SHORT, 5, &h[2]);
     *n_long = *n_short = 0;
     for (int i = 1; n_active; i++) {
-        lutra_session_stats(f->s, &a, sizeof a);
+        lutra_session_stats_get(f->s, &a, sizeof a);
         OK(lutra_step(f->s, &n_active, err));
-        lutra_session_stats(f->s, &b, sizeof b);
+        lutra_session_stats_get(f->s, &b, sizeof b);
         int n = (int)(b.prompt_tokens - a.prompt_tokens);
         most = n > most && h[0].n < N_SAID ? n : most;
         if (h[1].n && !*n_long) *n_long = i;
@@ -119,9 +119,9 @@ static double longest_us(struct fixture *f, uint64_t prompt_us)
     OK(lutra_step(f->s, NULL, err));
     submit(f->s, 5000, N_LONG, 5, &h[1]);
     for (int i = 1, n_active = 1; n_active; i++) {
-        lutra_session_stats(f->s, &a, sizeof a);
+        lutra_session_stats_get(f->s, &a, sizeof a);
         OK(lutra_step(f->s, &n_active, err));
-        lutra_session_stats(f->s, &b, sizeof b);
+        lutra_session_stats_get(f->s, &b, sizeof b);
         bool counts = b.prompt_tokens - a.prompt_tokens > 16 && h[0].n < N_SAID;
         if (counts && (double)(b.prompt_us - a.prompt_us) > most) most = (double)(b.prompt_us - a.prompt_us);
         if (i == 5) submit(f->s, 9000, 3 * N_SHORT, 5, &h[2]);

@@ -42,7 +42,7 @@ static uint64_t run(lutra_session *s)
 {
     struct lutra_stats stats;
     for (int n_active = 1; n_active;) OK(lutra_step(s, &n_active, err));
-    lutra_session_stats(s, &stats, sizeof stats);
+    lutra_session_stats_get(s, &stats, sizeof stats);
     lutra_session_stats_reset(s);
     return stats.prompt_tokens;
 }

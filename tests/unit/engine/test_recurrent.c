@@ -152,7 +152,7 @@ static void turns_of_a_chat_reuse_states(void **state)
         struct lutra_stats stats;
         lutra_session_stats_reset(s);
         ask(s, prompt, n, 1, &here);
-        lutra_session_stats(s, &stats, sizeof stats);
+        lutra_session_stats_get(s, &stats, sizeof stats);
         if ((int)stats.prompt_tokens > n - shared + 96)
             fail_msg("turn %d: %d rows for %d new tokens", turn, (int)stats.prompt_tokens, n - shared);
         lutra_session *alone = open_session(&f, 1);
@@ -227,7 +227,7 @@ static void a_conversation_that_rolls_keeps_its_system_prompt(void **state)
         for (int i = 0; i < TURNS_KEPT; i++) prompt[n++] = token_at(1000 * (roll + 1) + 3 * i) + 250;
         lutra_session_stats_reset(s);
         ask(s, prompt, n, 1, &here);
-        lutra_session_stats(s, &stats, sizeof stats);
+        lutra_session_stats_get(s, &stats, sizeof stats);
         rows[roll] = (int)stats.prompt_tokens;
         lutra_session *alone = open_session(&f, 1);
         ask(alone, prompt, n, 1, &fresh);

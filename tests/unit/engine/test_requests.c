@@ -344,13 +344,13 @@ static void a_prompt_may_be_text(void **state)
     lutra_request_init(&r, sizeof r);
     r.text = text, r.n_text = strlen(text), r.max_tokens = 1;
     OK(lutra_generate(f.s, &r, err));
-    lutra_session_stats(f.s, &stats, sizeof stats);
+    lutra_session_stats_get(f.s, &stats, sizeof stats);
     assert_int_equal(stats.prompt_tokens, n);
     r.prompt = token, r.n_prompt = n;
     assert_int_equal(lutra_submit(f.s, &r, NULL, NULL), LUTRA_E_ARGUMENT);
     r.text = NULL;
     OK(lutra_generate(f.s, &r, err));
-    lutra_session_stats(f.s, &stats, sizeof stats);
+    lutra_session_stats_get(f.s, &stats, sizeof stats);
     assert_int_equal(stats.prompt_tokens, n + 1); /* all but the last row was there */
     fixture_close(&f);
 }

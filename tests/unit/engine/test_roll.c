@@ -165,7 +165,7 @@ static void what_changed_is_evaluated(void **state)
         r.prompt = token, r.n_prompt = n_tok, r.max_tokens = 1;
         lutra_session_stats_reset(t->f.s);
         OK(lutra_generate(t->f.s, &r, err));
-        lutra_session_stats(t->f.s, &stats, sizeof stats);
+        lutra_session_stats_get(t->f.s, &stats, sizeof stats);
         assert_in_range(stats.prompt_tokens, n_tok - same, n_tok - same + 1);
         if (i && n != n_was) assert_true(same >= n_system - 4 && stats.cached_tokens >= (uint64_t)n_system - 5);
         n_rolled += n != n_was;

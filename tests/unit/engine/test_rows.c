@@ -235,7 +235,7 @@ static void check_drafts(const struct where *where, const char *shape, const cha
         lutra_seq_close(f.s, tree);
     }
     struct lutra_stats stats;
-    lutra_session_stats(f.s, &stats, sizeof stats);
+    lutra_session_stats_get(f.s, &stats, sizeof stats);
     assert_int_equal(stats.rows_wasted, (to - from + 1) * 3);
     fixture_close(&f);
 }

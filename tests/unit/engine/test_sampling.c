@@ -74,11 +74,11 @@ static void a_file_has_defaults(void **state)
     OK(lutra_runtime_open(&rt, &set, err));
     lutra_sampling_init(&d, sizeof d);
 
-    lutra_model_sampling(f.model, &s, sizeof s);
+    lutra_model_sampling_get(f.model, &s, sizeof s);
     assert_memory_equal(&s, &d, sizeof s);
 
     lutra_model *m = open_with(rt, f.path, put_good);
-    lutra_model_sampling(m, &s, sizeof s);
+    lutra_model_sampling_get(m, &s, sizeof s);
     assert_true(s.temperature == 0.6f && s.top_k == 20 && s.top_p == 0.9f && s.penalty_last_n == -1);
     assert_true(s.xtc_threshold == 0.25f && s.mirostat == 2 && s.min_p == d.min_p);
     assert_string_equal(s.samplers, "top_k;temperature");
@@ -86,7 +86,7 @@ static void a_file_has_defaults(void **state)
     lutra_model_close(&m);
 
     m = open_with(rt, f.path, put_bad);
-    lutra_model_sampling(m, &s, sizeof s);
+    lutra_model_sampling_get(m, &s, sizeof s);
     assert_memory_equal(&s, &d, sizeof s);
     const char *const named[] = {"temp'", "top_k'", "top_p'", "min_p'", "mirostat'", "sequence'", "'magic'"};
     for (int i = 0; i < 7; i++)

@@ -39,10 +39,10 @@ static int generate(struct fixture *f, int first, int n_samples, float temperatu
     r.sampling = &sampling;
     r.on_text = on_text;
     r.user = said;
-    lutra_session_stats(f->s, &before, sizeof before);
+    lutra_session_stats_get(f->s, &before, sizeof before);
     OK(lutra_submit(f->s, &r, NULL, err));
     for (int active = 1; active;) OK(lutra_step(f->s, &active, err));
-    lutra_session_stats(f->s, &after, sizeof after);
+    lutra_session_stats_get(f->s, &after, sizeof after);
     return (int)(after.n_step - before.n_step);
 }
 

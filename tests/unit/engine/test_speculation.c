@@ -44,7 +44,7 @@ static void repetition_is_drafted(void **state)
         generate(&f, NULL, n_samples, 0, 0, &drafted);
         assert_same(&plain, &drafted, i);
         struct lutra_stats s;
-        lutra_session_stats(f.s, &s, sizeof s);
+        lutra_session_stats_get(f.s, &s, sizeof s);
         print_message("%s, %d samples: %llu passes, %llu drafted, %llu accepted\n", specs[i % 4], n_samples,
             (unsigned long long)s.n_step, (unsigned long long)s.rows_drafted, (unsigned long long)s.rows_accepted);
         assert_true(s.n_step < 32);

@@ -69,7 +69,7 @@ static void check_shape(const char *shape)
     uint64_t bytes[2];
     int32_t seq[2], fork[2];
     open_pair(&p, shape, 4);
-    for (int i = 0; i < 2; i++) lutra_session_sizes(p.s[i], NULL, NULL, &bytes[i]);
+    for (int i = 0; i < 2; i++) lutra_session_sizes_get(p.s[i], NULL, NULL, &bytes[i]);
     assert_true(bytes[1] < bytes[0]);
     for (size_t k = SANITIZED; k < sizeof steps / sizeof *steps; k++) {
         for (int i = 0; i < 2; i++) {
@@ -102,7 +102,7 @@ static void check_shape(const char *shape)
         }
     }
     struct lutra_stats stats[2];
-    for (int i = 0; i < 2; i++) lutra_session_stats(p.s[i], &stats[i], sizeof stats[i]);
+    for (int i = 0; i < 2; i++) lutra_session_stats_get(p.s[i], &stats[i], sizeof stats[i]);
     assert_int_equal(stats[0].cache_bytes, stats[1].cache_bytes);
     close_pair(&p);
 }
@@ -163,9 +163,9 @@ static void chats_say_the_same(void **state)
     for (int turn = 0, n = 300; turn < 3; turn++) {
         struct lutra_stats before[2], after[2];
         for (int i = 0; i < 2; i++) {
-            lutra_session_stats(p.s[i], &before[i], sizeof before[i]);
+            lutra_session_stats_get(p.s[i], &before[i], sizeof before[i]);
             ask(p.s[i], prompt, n, &said[i]);
-            lutra_session_stats(p.s[i], &after[i], sizeof after[i]);
+            lutra_session_stats_get(p.s[i], &after[i], sizeof after[i]);
             int cached = (int)(after[i].cached_tokens - before[i].cached_tokens);
             if (turn == 1) assert_in_range(cached, n - 11 - 64, n);
             if (turn == 2) assert_true(i ? cached == 0 : cached >= 32);

@@ -13,7 +13,7 @@ static void expect_shared(lutra_store *s, const char *question, const char *answ
     bool seen = false;
     for (int i = 0; i < lutra_passages_count(p); i++) {
         char *got = NULL;
-        if (strcmp(lutra_passages_get(p, i)->name, name)) continue;
+        if (strcmp(lutra_passages_at(p, i)->name, name)) continue;
         OK(lutra_passages_shared(s, p, i, question, strlen(question), answer, strlen(answer), &got, &err));
         assert_string_equal(got, words);
         lutra_free(got);
@@ -81,7 +81,7 @@ static void expect_first(lutra_store *s, const char *earlier, const char *questi
     struct lutra_error err = {0};
     lutra_passages *p = NULL;
     OK(lutra_store_find_after(s, earlier, strlen(earlier), question, strlen(question), 1, &p, &err));
-    assert_string_equal(lutra_passages_count(p) ? lutra_passages_get(p, 0)->name : "", name);
+    assert_string_equal(lutra_passages_count(p) ? lutra_passages_at(p, 0)->name : "", name);
     lutra_passages_close(&p);
 }
 
@@ -220,7 +220,7 @@ static void a_passage_is_cut_to_its_best_part(void **state)
     for (size_t most = 2000; most >= 60; most /= 2) {
         lutra_passages *p = find_text(s, "where does the heron wait", 1);
         OK(lutra_passages_shorten(p, 0, most, "where does the heron wait", 25, &err));
-        const struct lutra_passage *got = lutra_passages_get(p, 0);
+        const struct lutra_passage *got = lutra_passages_at(p, 0);
         assert_true(got->n_bytes <= most && strlen(got->text) == got->n_bytes);
         assert_non_null(strstr(got->text, "HERON"));
         assert_int_equal(got->end - got->begin, got->n_bytes);
@@ -230,7 +230,7 @@ static void a_passage_is_cut_to_its_best_part(void **state)
     }
     lutra_passages *p = find_text(s, "heron", 1);
     OK(lutra_passages_shorten(p, 0, 100000, "x", 1, &err)); /* it fits */
-    assert_int_equal(lutra_passages_get(p, 0)->n_bytes, strlen(text));
+    assert_int_equal(lutra_passages_at(p, 0)->n_bytes, strlen(text));
     assert_int_equal(lutra_passages_shorten(p, 1, 100, "x", 1, &err), LUTRA_E_ARGUMENT);
     lutra_passages_close(&p);
     lutra_store_close(&s);

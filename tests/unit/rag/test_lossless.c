@@ -375,7 +375,7 @@ static void run_way(struct bench *b, const struct way *w, bool is_first)
                     fail_msg("%s: question %d, %s, %s: not as without drafts", w->name, i,
                         greedy ? "greedy" : "sampled", in[company]);
             }
-    lutra_session_stats(b->s, &s, sizeof s);
+    lutra_session_stats_get(b->s, &s, sizeof s);
     print_message("%-14s %6llu drafted, %6llu accepted; of prompts %llu evaluated, %llu cached\n", w->name,
         (unsigned long long)s.rows_drafted, (unsigned long long)s.rows_accepted, (unsigned long long)s.prompt_tokens,
         (unsigned long long)s.cached_tokens);

@@ -58,7 +58,7 @@ static void chunks_say_where_they_are_in_the_file(void **state)
         sprintf(line, "word%d", i);
         lutra_passages *p = find_text(s, line, 5);
         assert_int_equal(lutra_passages_count(p), 1);
-        const struct lutra_passage *a = lutra_passages_get(p, 0);
+        const struct lutra_passage *a = lutra_passages_at(p, 0);
         assert_string_equal(a->name, "long.txt");
         assert_true(a->n_bytes == a->end - a->begin && a->n_bytes <= 1000);
         assert_memory_equal(a->text, t.bytes + a->begin, a->n_bytes);
@@ -179,7 +179,7 @@ static void expect_fts5_order(lutra_store *s, const char *words, int n)
     lutra_passages *p = find_text(s, words, n);
     int i = 0;
     for (; sqlite3_step(stmt) == SQLITE_ROW; i++) {
-        const struct lutra_passage *a = lutra_passages_get(p, i);
+        const struct lutra_passage *a = lutra_passages_at(p, i);
         assert_non_null(a);
         assert_int_equal(a->chunk, sqlite3_column_int64(stmt, 0));
         assert_true(a->score == -sqlite3_column_double(stmt, 1));
@@ -267,7 +267,7 @@ static void messages_have_passages_in_a_stable_order(void **state)
     add_text(s, "/x/two.txt", "Otters otters otters.");
     lutra_passages *p = find_text(s, "otters", 5);
     assert_int_equal(lutra_passages_count(p), 2);
-    assert_string_equal(lutra_passages_get(p, 0)->name, "/x/two.txt");
+    assert_string_equal(lutra_passages_at(p, 0)->name, "/x/two.txt");
     OK(lutra_passages_message(p, NULL, 0, 1, "Who swims?", 10, &text, &err));
     assert_string_equal(
         text, "Passages:\n\n[1] one.txt\nOtters swim.\n\n[2] two.txt\nOtters otters otters.\n\nWho swims?");
@@ -418,8 +418,8 @@ static void an_older_store_is_brought_up_to_date(void **state)
         lutra_passages *got = find_text(s, "the otter owl", 20);
         assert_int_equal(lutra_passages_count(got), 20);
         for (int i = 0; i < 20; i++) {
-            assert_int_equal(lutra_passages_get(got, i)->chunk, lutra_passages_get(want, i)->chunk);
-            assert_true(lutra_passages_get(got, i)->score == lutra_passages_get(want, i)->score);
+            assert_int_equal(lutra_passages_at(got, i)->chunk, lutra_passages_at(want, i)->chunk);
+            assert_true(lutra_passages_at(got, i)->score == lutra_passages_at(want, i)->score);
         }
         lutra_passages_close(&got);
         lutra_store_close(&s);

@@ -100,7 +100,7 @@ static void samples_share_the_prompt(void **state)
             OK(lutra_step(f.s, &active, err));
             check_growth(f.s, n_prompt);
         }
-        lutra_session_stats(f.s, &stats, sizeof stats);
+        lutra_session_stats_get(f.s, &stats, sizeof stats);
         /* a sample's last token is not evaluated */
         assert_int_equal(stats.rows_valid, n_prompt + N_SAMPLE * (N_NEW - 1));
         assert_int_equal(stats.rows_wasted, 0);
@@ -140,7 +140,7 @@ static void search_shares_the_prompt(void **state)
         if (active) check_growth(v->session, N_PROMPT);
     }
     const struct lutra_search_result *res = lutra_search_done(run);
-    lutra_session_stats(f.s, &stats, sizeof stats);
+    lutra_session_stats_get(f.s, &stats, sizeof stats);
     assert_int_equal(stats.rows_valid, N_PROMPT + N_SAMPLE * (N_NEW - 1));
     assert_int_equal(res->verifier_rows, N_PROMPT + N_SAMPLE * N_NEW);
     assert_int_equal(blocks_in_use(v->session), 0); /* all given back */
