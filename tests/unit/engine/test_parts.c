@@ -233,7 +233,7 @@ static void make_heads(struct heads *h, int n_head, int n_kv_head)
 static void make_past(struct heads *h)
 {
     int n_row = 1 + (int)below(below(2) ? 3 : ATT_ROWS), s[3];
-    fixture_open_layers(&h->kv, QUANT_F16, &h->layer, 1);
+    fixture_open_layers(&h->kv, QUANT_F16, &h->layer, 1, FIX_BLOCKS);
     for (int i = 0; i < 3; i++) s[i] = fixture_sequence(&h->kv, (int32_t)below(300), -1, 0);
     h->kv.n_row = 0;
     for (int r = 0; r < n_row; r++) {

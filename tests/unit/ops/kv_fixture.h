@@ -55,8 +55,8 @@ static inline void fixture_fill_nan(uint8_t *p, size_t bytes)
     memset(p, 0xff, bytes); /* all ones is a NaN in f16 and f32 */
 }
 
-static inline void fixture_open_types(
-    struct kv_fixture *f, enum quant_type k, enum quant_type v, const struct op_layer *layer, int n_layer)
+static inline void fixture_open_types(struct kv_fixture *f, enum quant_type k, enum quant_type v,
+    const struct op_layer *layer, int n_layer, int32_t n_block)
 {
     memset(f, 0, sizeof *f);
     for (int i = 0; i < n_layer; i++) {
@@ -76,11 +76,11 @@ static inline void fixture_open_types(
             .pool = f->pool_bytes,
             .block_bytes = heads * KV_BLOCK * each,
             .draft = f->draft_bytes};
-        f->pool_bytes += FIX_BLOCKS * f->layer[i].block_bytes;
+        f->pool_bytes += (size_t)n_block * f->layer[i].block_bytes;
         f->draft_bytes += heads * FIX_ROWS * each;
     }
     f->view = (struct kv_view){
-        .type = {k, v}, .n_layer = n_layer, .n_block = FIX_BLOCKS, .n_draft = FIX_ROWS, .layer = f->layer};
+        .type = {k, v}, .n_layer = n_layer, .n_block = n_block, .n_draft = FIX_ROWS, .layer = f->layer};
     f->view.pool = aligned_alloc(64, (f->pool_bytes + 63) / 64 * 64);
     f->view.draft = aligned_alloc(64, (f->draft_bytes + 63) / 64 * 64);
     fixture_fill_nan(f->view.pool, f->pool_bytes);
@@ -92,14 +92,14 @@ static inline void fixture_open_types(
 }
 
 static inline void fixture_open_layers(
-    struct kv_fixture *f, enum quant_type type, const struct op_layer *layer, int n_layer)
+    struct kv_fixture *f, enum quant_type type, const struct op_layer *layer, int n_layer, int32_t n_block)
 {
-    fixture_open_types(f, type, type, layer, n_layer);
+    fixture_open_types(f, type, type, layer, n_layer, n_block);
 }
 
 static inline void fixture_open(struct kv_fixture *f, enum quant_type type, int n_kv_head, int d_head)
 {
-    fixture_open_layers(f, type, &(struct op_layer){.n_kv_head = n_kv_head, .d_head = d_head}, 1);
+    fixture_open_layers(f, type, &(struct op_layer){.n_kv_head = n_kv_head, .d_head = d_head}, 1, FIX_BLOCKS);
 }
 
 static inline void fixture_close(struct kv_fixture *f)
@@ -129,6 +129,7 @@ static inline int32_t fixture_block(struct kv_fixture *f, int seq, int32_t pos)
 {
     int32_t *entry = &f->table[seq * FIX_TABLE + pos / KV_BLOCK];
     if (*entry < 0) *entry = f->next_block++;
+    if (*entry >= f->view.n_block) abort();
     return *entry;
 }
 

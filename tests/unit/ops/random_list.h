@@ -24,7 +24,9 @@ enum {
     RL_DIM = 64,
     RL_MOST_DIM = 3 * RL_DIM /* experts' */,
     RL_VOCAB = 40,
-    RL_SEQS = 3
+    RL_SEQS = 3,
+    RL_TOKENS = 150, /* of a sequence, at most */
+    RL_BLOCKS = RL_SEQS * ((RL_TOKENS + RL_ROWS) / KV_BLOCK + 1)
 };
 
 struct random_list {
@@ -199,8 +201,8 @@ static inline void rl_make_step(struct random_list *r)
 {
     static const uint32_t wants[] = {WANT_LOGITS, WANT_HIDDEN, WANT_TOPK, WANT_ALL & ~WANT_LOGPROB};
     int n = 1 + rl_below(r, RL_ROWS), n_out = 0, seq[RL_SEQS];
-    fixture_open_layers(&r->kv, QUANT_F16, r->layer, r->list.n_layer);
-    for (int s = 0; s < RL_SEQS; s++) seq[s] = fixture_sequence(&r->kv, rl_below(r, 150), -1, 0);
+    fixture_open_layers(&r->kv, QUANT_F16, r->layer, r->list.n_layer, RL_BLOCKS);
+    for (int s = 0; s < RL_SEQS; s++) seq[s] = fixture_sequence(&r->kv, rl_below(r, RL_TOKENS), -1, 0);
     r->kv.n_row = 0;
     for (int i = 0; i < n; i++) {
         int s = seq[rl_below(r, RL_SEQS)], row = fixture_row(&r->kv, s, -1, rl_below(r, 2));

@@ -206,7 +206,7 @@ static void demand_counts_rows_and_positions(void **state)
     struct batch batch = {.row = row, .n_row = 3};
     (void)state;
     make(&m);
-    fixture_open_layers(&kv, QUANT_F16, m.layer, 3);
+    fixture_open_layers(&kv, QUANT_F16, m.layer, 3, 8);
     int s = fixture_sequence(&kv, 70, -1, 0);
     kv.n_row = 0;
     for (int i = 0; i < 3; i++) fixture_row(&kv, s, -1, false);
