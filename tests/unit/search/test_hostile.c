@@ -35,10 +35,10 @@ static void on_event(void *user, const struct lutra_search_event *e)
 static lutra_verifier *open_checker(const char *mode, uint64_t timeout_us)
 {
     lutra_verifier *v;
-    char command[80];
+    char command[512];
     struct lutra_verifier_settings set;
     lutra_verifier_settings_init(&set, sizeof set);
-    snprintf(command, sizeof command, "/proc/self/exe --checker %s", mode);
+    snprintf(command, sizeof command, CHECKER " %s", mode);
     set.command = command;
     set.timeout_us = timeout_us;
     set.memory_bytes = 0;
@@ -167,9 +167,8 @@ static void threads_and_neighbours_change_nothing(void **state)
     lutra_verifier_close(&other);
 }
 
-int main(int argc, char **argv)
+int main(void)
 {
-    if (argc > 1 && !strcmp(argv[1], "--checker")) return checker_main(argv[2]);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(others_are_as_beside_a_polite_one), cmocka_unit_test(threads_and_neighbours_change_nothing)};
     return cmocka_run_group_tests(tests, NULL, NULL);
