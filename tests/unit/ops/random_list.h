@@ -23,11 +23,9 @@ enum {
     RL_ROWS = 10,
     RL_DIM = 64,
     RL_MOST_DIM = 3 * RL_DIM /* experts' */,
-    RL_VOCAB = 40,
-    RL_SEQS = 3,
-    RL_TOKENS = 150, /* of a sequence, at most */
-    RL_BLOCKS = RL_SEQS * ((RL_TOKENS + RL_ROWS) / KV_BLOCK + 1)
+    RL_VOCAB = 40
 };
+enum { RL_SEQS = 3, RL_TOKENS = 150, RL_BLOCKS = RL_SEQS * ((RL_TOKENS + RL_ROWS) / KV_BLOCK + 1) };
 
 struct random_list {
     uint32_t seed;

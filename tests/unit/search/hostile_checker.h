@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * A program that judges (checker.c), and what it does when it is hostile: it answers a hash of the text, unless the text
- * asks it to misbehave; as `hostile` it misbehaves at every fourth text, by its hash, and as `polite` it answers there
- * what a hostile one's candidate gets.
+ * A program that judges (checker.c), and what it does when it is hostile: it answers a hash of the text, unless the
+ * text asks it to misbehave; as `hostile` it misbehaves at every fourth text, by its hash, and as `polite` it answers
+ * there what a hostile one's candidate gets.
  */
 #ifndef LUTRA_TESTS_HOSTILE_CHECKER_H
 #define LUTRA_TESTS_HOSTILE_CHECKER_H
