@@ -556,7 +556,7 @@ static void what_is_left_out_hides_nothing(void **state)
         open_devices(&f, seed);
         for (int i = 0; i < f.r.batch.n_row; i++) f.r.row[i].want &= ~(uint32_t)ROW_BULK;
         for (int d = 0; d < DEVICES; d++) f.twin[d].does = (1u << N) - 1;
-        f.twin[0].does &= ~(1u << 3);
+        f.twin[0].does &= ~(1u << 0 | 1u << 3); /* these are the second device's */
         f.twin[0].device.caps.async = true;
         memset(f.cut, 0, sizeof f.cut);
         f.cut[1] = (struct plan_cut){.n = 1, .device = {&f.twin[0].device}, .part = {1}};
