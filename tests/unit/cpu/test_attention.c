@@ -165,7 +165,7 @@ static void close_to_reference_at_all_shapes(void **state)
             if (variant == 3) op.sinks = sinks;
             const enum quant_type *type = types[(i + g) % (sizes[i] % 32 == 0 ? N_TYPES : 3)];
             fixture_open_types(
-                &fix, type[0], type[1], &(struct op_layer){.n_kv_head = n_kv_head, .d_head = sizes[i]}, 1);
+                &fix, type[0], type[1], &(struct op_layer){.n_kv_head = n_kv_head, .d_head = sizes[i]}, 1, FIX_BLOCKS);
             add_mixed_rows(&fix, 5 + (int)g * 7);
             size_t n = row_floats(&op) * (size_t)fix.n_row;
             float *q = new_floats(n), *out = new_floats(n);
@@ -215,7 +215,8 @@ static void check_batch(const enum quant_type *type, int n_head, int n_kv_head, 
 {
     struct op_attention op = {
         .n_head = n_head, .n_kv_head = n_kv_head, .d_head = d_head, .scale = 0.2f, .window = window};
-    fixture_open_types(&fix, type[0], type[1], &(struct op_layer){.n_kv_head = n_kv_head, .d_head = d_head}, 1);
+    fixture_open_types(
+        &fix, type[0], type[1], &(struct op_layer){.n_kv_head = n_kv_head, .d_head = d_head}, 1, FIX_BLOCKS);
     add_mixed_rows(&fix, n_chunk);
     size_t n = row_floats(&op) * (size_t)fix.n_row;
     float *q = new_floats(n), *out = new_floats(n), *again = new_floats(n);
