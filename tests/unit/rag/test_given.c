@@ -27,7 +27,7 @@ static void an_answer_shares_rare_words_and_numbers(void **state)
 {
     (void)state;
     lutra_store *s = open_store();
-    char name[16], text[100];
+    char name[20], text[100];
     add_text(s, "owls", "The warden counts owls at dusk in March, with a lantern, 42 of them last year.");
     add_text(s, "trains", "Trains leave for Tovar at 9 and at 17 from platform 4. Owls do not ride them.");
     for (int i = 0; i < 100; i++) {
@@ -184,7 +184,7 @@ static void questions_that_follow_know_the_earlier_ones(void **state)
 {
     (void)state;
     lutra_store *s = open_store();
-    char name[16];
+    char name[20];
     for (int i = 0; i < 20; i++) { /* else half of the chunks have each word */
         snprintf(name, sizeof name, "other%d", i);
         add_text(s, name, "Nothing of interest.");
