@@ -10,7 +10,7 @@ enum {
     FEW = 2,
     MANY = 12,
     N_CTX = 16,
-    LAYER_BYTES = 16 << 10 /* of descriptions; its matrices are 20 times as much */
+    LAYER_BYTES = 18 << 10 /* of descriptions; its matrices are 17 times as much */
 };
 
 /* The CPU device, with an eye on what is packed. */
