@@ -523,9 +523,8 @@ static void results_are_the_references(void **state)
     }
     print_message("%d shares, %d of attentions, %d of a class, %d plans over different weights\n", n_cut, n_heads,
         n_class, n_mixed);
-    assert_true(SANITIZED || (n_mixed > LISTS / 40 && n_class > LISTS / 4));
-    assert_true(
-        returns > LISTS && pieces > 5 * LISTS && moved > 5 * LISTS && n_cut > LISTS / 6 && n_heads > LISTS / 40);
+    assert_true(SANITIZED || (n_mixed > LISTS / 40 && n_class > LISTS / 4 && n_heads > LISTS / 40));
+    assert_true(returns > LISTS && pieces > 5 * LISTS && moved > 5 * LISTS && n_cut > LISTS / 6);
 }
 
 /* Two products of one device, of which the second is of bulk rows, and the pass has none: who reads both waits for the
