@@ -69,11 +69,20 @@ static void divide_head(const struct npu_op *op, struct npu_work *w)
                (w->meets + 1.0 + (op->m > 1)); /* a slice's first chunk waits for the one before: its stages, not all */
 }
 
-/* By masks (bench/npu/fields.c): blocks of 64 outputs, four by one DMA. */
-static void divide_masks(const struct npu_op *op, struct npu_work *w)
+/* The device's operations have the executor's parts; by masks (bench/npu/fields.c) a part has 64 outputs, and before it
+ * (act8.c) 256 inputs of a row. */
+static uint32_t parts_of(const struct npu_op *op)
 {
-    enum { BLOCK = 64, CHUNK = 4 };
-    w->parts = (op->n + BLOCK - 1) / BLOCK, w->meets = w->parts > 1;
+    enum { OUTPUTS = 64, INPUTS = 256 };
+    if (op->code == NPU_OP_MASKS) return (op->n + OUTPUTS - 1) / OUTPUTS;
+    if (op->code == NPU_OP_ACT8) return op->m * ((op->k + INPUTS - 1) / INPUTS);
+    return npu_op_parts(op);
+}
+
+/* Four parts by one DMA. */
+static void divide_masks(struct npu_work *w)
+{
+    enum { CHUNK = 4 };
     w->starts = w->stages = (w->parts + CHUNK * THREADS - 1) / (CHUNK * THREADS);
 }
 
@@ -113,13 +122,12 @@ static void divide_attention(const struct npu_op *op, int keys, int kv_heads, in
 
 void npu_divide(const struct npu_op *op, int keys, int kv_heads, int heads, struct npu_work *w)
 {
-    w->parts = npu_op_parts(op), w->stages = 1, w->meets = w->parts > 1;
+    w->parts = parts_of(op), w->stages = 1, w->meets = w->parts > 1;
     w->starts = w->part_starts = w->tile_calls = w->hands = w->lead = 0;
     switch (op->code) {
     case NPU_OP_GEMM: divide_gemm(op, op->n, w); break;
     case NPU_OP_HEAD: divide_head(op, w); break;
-    case NPU_OP_MASKS: divide_masks(op, w); break;
-    case NPU_OP_ACT8: w->parts = op->m * ((op->k + 255) / 256), w->meets = w->parts > 1; break;
+    case NPU_OP_MASKS: divide_masks(w); break;
     case NPU_OP_LOOKUP: divide_lookup(op, w); break;
     case NPU_OP_ATTENTION:
         divide_attention(op, keys, kv_heads, heads, w);
