@@ -44,9 +44,9 @@ static enum share_rows own_rows(const struct worker *w)
 /* From row `at` on the first that is of the segment's share. */
 static int skip_others(const struct worker *w, enum value_rows rows, int at)
 {
-    const struct segment *s = w->run->segment;
-    while (at < w->run->n_rows[rows] && !share_has(s->share, class_of(s->step, rows, at) == BULK)) at++;
-    return at;
+    struct row_run own = {at, 0};
+    step_next_rows(w->run->segment->step, rows, w->run->segment->share, &own);
+    return own.first;
 }
 
 /* Up to STRETCHES stretches from row *at on, which moves behind them; returns how many. */

@@ -230,12 +230,8 @@ static void run_rows(const struct worker *w, const struct instr *in)
 {
     const struct segment *s = w->run->segment;
     const int end = w->share[in->rows].last;
-    if (s->share.rows == SHARE_ALL_ROWS) {
-        for (int r = w->share[in->rows].first; r < end; r++) in->row(w, in, r);
-        return;
-    }
-    struct row_run own = step_rows(s->step, in->rows, s->share, w->share[in->rows].first);
-    for (; own.n && own.first < end; own = step_rows(s->step, in->rows, s->share, own.first + own.n))
+    struct row_run own = {w->share[in->rows].first, 0};
+    while (step_next_rows(s->step, in->rows, s->share, &own) && own.first < end)
         for (int r = own.first; r < own.first + own.n && r < end; r++) in->row(w, in, r);
 }
 

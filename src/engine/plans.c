@@ -173,10 +173,11 @@ static bool find_cuts(const lutra_model *m, enum pass_class rows, const struct o
     if (mixed) rows = PASS_FEW;
     enum profile_plan kind = m->plan_kind[rows];
     if (kind == PLAN_EVEN && !mixed && !plan_devices_by_class(device, n_device)) return false;
-    const bool by_class = kind == PLAN_CLASS;
-    for (int i = 0; (kind == PLAN_EVEN || by_class) && i < list->n_op; i++)
-        cut[i] = (by_class ? plan_cut_by_class : plan_cut_evenly)(device, n_device);
-    if (kind == PLAN_EVEN || by_class) return true;
+    if (kind == PLAN_EVEN || kind == PLAN_CLASS) {
+        const struct plan_cut each = (kind == PLAN_EVEN ? plan_cut_evenly : plan_cut_by_class)(device, n_device);
+        for (int i = 0; i < list->n_op; i++) cut[i] = each;
+        return true;
+    }
     if (kind == PLAN_SOLVED) return m->profile && profile_cuts(m->profile, rows, kind, list, device, n_device, cut);
     struct device *first = device[0];
     for (int i = n_device - 1; i >= 0; i--)

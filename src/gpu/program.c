@@ -329,8 +329,8 @@ static int run_matmul(struct program *p, const struct op *op, struct lutra_error
 {
     const enum value_rows rows = p->s->list->value[op->in[0]].rows;
     struct gpu_product product[OP_WEIGHTS];
-    struct row_run r = step_rows(p->s->step, rows, p->s->share, 0);
-    for (; r.n; r = step_rows(p->s->step, rows, p->s->share, r.first + r.n)) {
+    struct row_run r = {0};
+    while (step_next_rows(p->s->step, rows, p->s->share, &r)) {
         for (int i = 0; i < op->n_weight; i++)
             product[i] = (struct gpu_product){.x = row_at(p, op->in[0], r.first),
                 .bias = gpu_constant_at(p->constants, op->matmul.bias[i]),

@@ -53,8 +53,9 @@ struct row_run {
     int first, n;
 };
 
-/* The next rows of a share from row `at` on; n 0: there are no more.  A share of all rows has one run. */
-struct row_run step_rows(const struct step *step, enum value_rows rows, struct share share, int at);
+/* The rows of a share, run after run: the next one behind *r, which begins as {0, 0}.  False: there is none, and r->n
+ * is 0.  A share of all rows has one run. */
+bool step_next_rows(const struct step *step, enum value_rows rows, struct share share, struct row_run *r);
 
 /* How many rows of a share there are. */
 int step_count_rows(const struct step *step, enum value_rows rows, struct share share);

@@ -124,8 +124,10 @@ bool profile_cuts(const struct profile *p, enum pass_class rows, enum profile_pl
         profile_kind_name(list, &list->op[i], name, sizeof name);
         for (int k = 0; k < p->n_kind && plan == PLAN_SOLVED && !known; k++) {
             known = p->kind[k].cut && !strcmp(p->kind[k].name, name);
-            if (known) profile_part_left(p, mixed ? PASS_FEW : rows, k, set, part);
-            if (known) profile_part_left(p, mixed ? PASS_MANY : rows, k, set, bulk);
+            if (!known) continue;
+            profile_part_left(p, mixed ? PASS_FEW : rows, k, set, part);
+            memcpy(bulk, part, sizeof bulk);
+            if (mixed) profile_part_left(p, PASS_MANY, k, set, bulk);
         }
         cut[i].by_class = memcmp(part, bulk, sizeof part) != 0;
         for (int d = 0; d < p->n_device; d++) {

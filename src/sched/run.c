@@ -56,15 +56,10 @@ static void tell_ran(struct run *r, int p)
     tell(r, RUN_COMPUTE, p, begin, end);
 }
 
-/* The next part of a value that a share is, in rows from *at on, which moves behind it.  False: there is no more. */
-static bool next_area(
-    const struct plan *plan, const struct step *step, int value, struct share share, int *at, struct area *out)
+/* What a share is of a value in some of its rows. */
+static struct area area_of(const struct value *v, struct share share, struct row_run r)
 {
-    const struct value *v = &plan->list->value[value];
-    const struct row_run r = step_rows(step, v->rows, share, *at);
-    *out = (struct area){share_columns(share, v->dim), v->dim, r.n, r.first, share.rows != SHARE_ALL_ROWS};
-    *at = r.first + r.n;
-    return r.n > 0;
+    return (struct area){share_columns(share, v->dim), v->dim, r.n, r.first, share.rows != SHARE_ALL_ROWS};
 }
 
 /* A piece of a class that the pass has no rows of is not run. */
@@ -91,9 +86,9 @@ static int piece_before(const struct run *r, int p)
 static int publish_value(struct device *d, const struct plan *plan, const struct step *step, int value,
     struct share share, struct lutra_error *err)
 {
-    struct area area;
-    for (int at = 0; next_area(plan, step, value, share, &at, &area);)
-        TRY(d->memory->publish(d, &step->value[value], area, err));
+    const struct value *v = &plan->list->value[value];
+    for (struct row_run rows = {0}; step_next_rows(step, v->rows, share, &rows);)
+        TRY(d->memory->publish(d, &step->value[value], area_of(v, share, rows), err));
     return 0;
 }
 
@@ -138,10 +133,11 @@ static void acquire(const struct run *r, const struct plan_piece *piece)
 {
     struct device *d = r->plan->device[piece->device];
     const struct plan_move *m = &r->plan->move[piece->first_move];
-    struct area area;
-    for (int i = 0; d->memory && i < piece->n_move; i++)
-        for (int at = 0; next_area(r->plan, r->step, m[i].value, m[i].share, &at, &area);)
-            d->memory->acquire(d, &r->step->value[m[i].value], area);
+    for (const struct plan_move *end = m + piece->n_move; d->memory && m < end; m++) {
+        const struct value *v = &r->plan->list->value[m->value];
+        for (struct row_run rows = {0}; step_next_rows(r->step, v->rows, m->share, &rows);)
+            d->memory->acquire(d, &r->step->value[m->value], area_of(v, m->share, rows));
+    }
 }
 
 /* ---- weights that are still being read ---- */
@@ -253,7 +249,7 @@ static int run_once(const struct plan *plan, const struct step *step, struct wai
     r.plan = plan, r.step = step, r.waits = waits, r.rescue = rescue, r.lost = NULL, r.n = 0;
     for (int bulk = 0; bulk < 2; bulk++) {
         const struct share rows = {.rows = bulk ? SHARE_BULK : SHARE_ORDINARY};
-        r.has[bulk] = !plan->by_class || step_rows(step, ROWS_ALL, rows, 0).n > 0;
+        r.has[bulk] = !plan->by_class || step_next_rows(step, ROWS_ALL, rows, &(struct row_run){0, 0});
     }
     memset(r.told_us, 0, sizeof r.told_us);
     if (waits) waits_begin(waits, plan, step->batch->n_row);

@@ -131,25 +131,24 @@ static bool is_by_class(const struct op_list *list, const struct op *op, const s
     return is;
 }
 
-/* Of the rows of one class: the devices, and their shares. */
+/* Of the rows of one class: the devices, and the outputs of each. */
 struct class_team {
     struct device *device[PLAN_DEVICES];
     struct share share[PLAN_PARTS];
     int n;
 };
 
-static void find_class_team(const struct op_list *list, const struct op *op, const struct plan_cut *cut,
-    enum share_rows rows, struct device *d, struct device *const *device, int n_device, struct class_team *out)
+static void find_class_team(const struct op_list *list, const struct op *op, const struct plan_cut *cut, bool bulk,
+    struct device *d, struct device *const *device, int n_device, struct class_team *out)
 {
     struct plan_cut one = *cut;
-    if (rows == SHARE_BULK) memcpy(one.part, cut->bulk, sizeof one.part);
+    if (bulk) memcpy(one.part, cut->bulk, sizeof one.part);
     out->n = find_team(list, op, 1, &one, d, device, n_device, out->device);
     if (out->n < 2 || !find_shares(list, op, 1, 0, &one, out->device, out->n, out->share)) {
         if (out->n != 1) out->device[0] = d;
         out->n = 1;
         out->share[0] = (struct share){0, 0, SHARE_ALL_ROWS};
     }
-    for (int i = 0; i < out->n; i++) out->share[i].rows = rows;
 }
 
 /* Whether a device would need two ranges of one weight and takes but one. */
@@ -158,7 +157,7 @@ static bool clash(const struct class_team *a, const struct class_team *b)
     for (int i = 0; i < a->n; i++)
         for (int k = 0; k < b->n; k++)
             if (a->device[i] == b->device[k] && a->device[i]->caps.one_share &&
-                (a->share[i].from != b->share[k].from || a->share[i].to != b->share[k].to))
+                !share_is_same(a->share[i], b->share[k]))
                 return true;
     return false;
 }
@@ -167,7 +166,7 @@ static bool is_same_team(const struct class_team *a, const struct class_team *b)
 {
     bool same = a->n == b->n;
     for (int i = 0; same && i < a->n; i++)
-        same = a->device[i] == b->device[i] && a->share[i].from == b->share[i].from && a->share[i].to == b->share[i].to;
+        same = a->device[i] == b->device[i] && share_is_same(a->share[i], b->share[i]);
     return same;
 }
 
@@ -177,8 +176,8 @@ static int team_by_class(const struct op_list *list, const struct op *op, const 
     struct device *const *device, int n_device, struct device *team[PLAN_PARTS], struct share share[PLAN_PARTS])
 {
     struct class_team of[2];
-    find_class_team(list, op, cut, SHARE_BULK, d, device, n_device, &of[0]);
-    find_class_team(list, op, cut, SHARE_ORDINARY, d, device, n_device, &of[1]);
+    find_class_team(list, op, cut, true, d, device, n_device, &of[0]);
+    find_class_team(list, op, cut, false, d, device, n_device, &of[1]);
     const bool same = is_same_team(&of[0], &of[1]) || clash(&of[0], &of[1]);
     int n = 0;
     for (int async = 1; async >= 0; async--)
@@ -187,8 +186,7 @@ static int team_by_class(const struct op_list *list, const struct op *op, const 
                 if (of[class].device[i]->caps.async != async) continue;
                 team[n] = of[class].device[i];
                 share[n] = of[class].share[i];
-                if (same) share[n].rows = SHARE_ALL_ROWS;
-                n++;
+                share[n++].rows = same ? SHARE_ALL_ROWS : class == 0 ? SHARE_BULK : SHARE_ORDINARY;
             }
     return n;
 }

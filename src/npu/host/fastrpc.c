@@ -7,24 +7,19 @@
 
 #include "base/library.h"
 
-#define CALL(name)                                                                                                     \
-    {                                                                                                                  \
-#name, offsetof(struct fastrpc, name), false                                                                   \
-    }
-
 int fastrpc_load(struct fastrpc *rpc, const char *given, struct lutra_error *err)
 {
     const char *path = given ? given : "libcdsprpc.so";
     static const struct library_call calls[] = {
-        CALL(rpcmem_alloc),
-        CALL(rpcmem_free),
-        CALL(rpcmem_to_fd),
-        CALL(fastrpc_mmap),
-        CALL(fastrpc_munmap),
-        CALL(remote_handle64_open),
-        CALL(remote_handle64_invoke),
-        CALL(remote_handle64_close),
-        CALL(remote_session_control),
+        {"rpcmem_alloc", offsetof(struct fastrpc, rpcmem_alloc), false},
+        {"rpcmem_free", offsetof(struct fastrpc, rpcmem_free), false},
+        {"rpcmem_to_fd", offsetof(struct fastrpc, rpcmem_to_fd), false},
+        {"fastrpc_mmap", offsetof(struct fastrpc, fastrpc_mmap), false},
+        {"fastrpc_munmap", offsetof(struct fastrpc, fastrpc_munmap), false},
+        {"remote_handle64_open", offsetof(struct fastrpc, remote_handle64_open), false},
+        {"remote_handle64_invoke", offsetof(struct fastrpc, remote_handle64_invoke), false},
+        {"remote_handle64_close", offsetof(struct fastrpc, remote_handle64_close), false},
+        {"remote_session_control", offsetof(struct fastrpc, remote_session_control), false},
         {"remote_handle64_control", offsetof(struct fastrpc, remote_handle64_control), true},
     };
     const char *lacks;

@@ -263,8 +263,7 @@ static int emit_pointwise(struct program *p, const struct op *op, uint32_t code,
     const struct share share = p->s->share;
     const enum value_rows rows = p->s->list->value[op->out[0]].rows;
     if (!share_is_all(share)) {
-        for (struct row_run r = step_rows(p->s->step, rows, share, 0); r.n;
-             r = step_rows(p->s->step, rows, share, r.first + r.n)) {
+        for (struct row_run r = {0}; step_next_rows(p->s->step, rows, share, &r);) {
             TRY(turn(p, p->d->at, err));
             push_pointwise(p, op, code, r);
         }
@@ -414,8 +413,7 @@ static struct stretch stretch_of(const struct program *p, int value, uint32_t fi
 static int emit_dense(struct program *p, const struct op *op, struct lutra_error *err)
 {
     const enum value_rows rows = p->s->list->value[op->in[0]].rows;
-    for (struct row_run r = step_rows(p->s->step, rows, p->s->share, 0); r.n;
-         r = step_rows(p->s->step, rows, p->s->share, r.first + r.n))
+    for (struct row_run r = {0}; step_next_rows(p->s->step, rows, p->s->share, &r);)
         for (int i = 0; i < op->n_weight; i++)
             if (!packed_of(p, op, i)->lookup_rows)
                 TRY(emit_tiles(p, op, i, (struct stretch){(uint32_t)r.first, (uint32_t)r.n}, err));
@@ -433,8 +431,8 @@ static uint32_t lookup_rows(const struct program *p, const struct op *op)
     return least;
 }
 
-/* On tiles at every row count: one row of them costs no more bytes, and a row's bits are the
- * same beside any others (docs/NPU.md).  Where lookups are asked for, rows that are not in bulk go to them. */
+/* On tiles at every row count: a row's bits are the same beside any others (docs/NPU.md).  Where lookups are asked for,
+ * rows that are not in bulk go to them. */
 static int emit_product(struct program *p, const struct op *op, struct lutra_error *err)
 {
     const uint32_t n = rows_of(p, op->in[0]), each = lookup_rows(p, op);

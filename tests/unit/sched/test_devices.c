@@ -66,16 +66,12 @@ static int dim_of(const struct twin *t, int value)
     return t->world->r->list.value[value].dim;
 }
 
-static struct row_run rows_from(const struct twin *t, int value, struct share share, int at)
-{
-    return step_rows(&t->world->r->step, t->world->r->list.value[value].rows, share, at);
-}
-
 /* Of a share of a value, area by area, from row 0 on. */
 static bool next_area(const struct twin *t, int value, struct share share, int *at, struct area *out)
 {
-    const struct row_run r = rows_from(t, value, share, *at);
+    struct row_run r = {*at, 0};
     const int dim = dim_of(t, value);
+    step_next_rows(&t->world->r->step, t->world->r->list.value[value].rows, share, &r);
     *out = (struct area){share_columns(share, dim), dim, r.n, r.first, share.rows != SHARE_ALL_ROWS};
     *at = r.first + r.n;
     return r.n > 0;
