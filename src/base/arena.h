@@ -6,7 +6,7 @@
  *     TRY(arena_open(&arena, "session", bytes, 0, err));
  *     TRY(arena_take(&arena, n * sizeof *rows, "rows", (void **)&rows, err));
  *
- * After arena_open nothing here calls malloc or mmap, so taking memory inside a step is free of system calls.
+ * After arena_open nothing here calls malloc or mmap, so taking memory inside a pass is free of system calls.
  * Not thread-safe: one owner.
  */
 #ifndef LUTRA_BASE_ARENA_H

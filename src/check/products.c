@@ -187,7 +187,7 @@ static int run_rows(struct product *p, int n, struct lutra_error *err)
         p->out_row[r] = r;
         if (p->is_head) p->result[r].row = r;
     }
-    struct step step = {.batch = &batch,
+    struct pass_args pass = {.batch = &batch,
         .value = p->value,
         .out_row = p->out_row,
         .n_out = p->is_head ? n : 0,
@@ -196,8 +196,8 @@ static int run_rows(struct product *p, int n, struct lutra_error *err)
     memcpy(p->value[INPUTS].host, p->x, (size_t)n * (size_t)p->list.value[INPUTS].dim * sizeof(float));
     for (int i = 0, m = n * p->list.value[SCORES].dim; p->is_experts && i < m; i++)
         ((float *)p->value[SCORES].host)[i] = (float)noise(2, (uint32_t)i);
-    TRY(plan_run(&p->plan, &step, NULL, NULL, err));
-    for (int v = p->is_experts ? ROUTE : 1; v < p->list.n_value; v++) TRY(plan_share(&p->plan, &step, v, err));
+    TRY(plan_run(&p->plan, &pass, NULL, NULL, err));
+    for (int v = p->is_experts ? ROUTE : 1; v < p->list.n_value; v++) TRY(plan_share(&p->plan, &pass, v, err));
     return 0;
 }
 

@@ -86,16 +86,16 @@ static int32_t token_at(const struct shadow *s, int i)
 static int run_ref(struct shadow *s, struct lutra_error *err)
 {
     struct kv_view view;
-    struct step step;
+    struct pass_args pass;
     const struct op_list *list = model_ops(s->m->model);
-    TRY(session_hold(s->s, 1, &view, &step, err));
+    TRY(session_hold(s->s, 1, &view, &pass, err));
     bool here = true;
-    for (int v = 0; v < list->n_value; v++) here = here && step.value[v].host;
+    for (int v = 0; v < list->n_value; v++) here = here && pass.value[v].host;
     turn_take(&s->m->runtime->turn, TURN_ALL);
-    int rc = here ? plan_run(&s->plan, &step, NULL, NULL, err)
+    int rc = here ? plan_run(&s->plan, &pass, NULL, NULL, err)
                   : lutra_fail(err, LUTRA_E_UNSUPPORTED, "check: shadow: values are in a device's own memory");
     turn_give(&s->m->runtime->turn, TURN_ALL);
-    if (rc == 0) memcpy(s->logits, step.result[0].logits, (size_t)list->n_vocab * sizeof *s->logits);
+    if (rc == 0) memcpy(s->logits, pass.result[0].logits, (size_t)list->n_vocab * sizeof *s->logits);
     session_let_go(s->s);
     return rc;
 }

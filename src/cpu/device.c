@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * The CPU device: what it can run, prepared weights, scratch, and the front door of a step.
+ * The CPU device: what it can run, prepared weights, scratch, and the front door of a pass.
  */
 #include "cpu/device.h"
 
@@ -292,7 +292,7 @@ static int cpu_prepare(struct device *self, struct weight *weight, bool *keeps_s
     return 0;
 }
 
-/* ---- steps ---- */
+/* ---- passes ---- */
 
 static int cpu_reserve(
     struct device *self, const struct op_list *list, int max_rows, int max_out, int n_ctx, struct lutra_error *err)
@@ -301,12 +301,12 @@ static int cpu_reserve(
     return cpu_program_reserve(self_of(self), list, err);
 }
 
-static bool has_bulk(const struct step *step, enum value_rows rows)
+static bool has_bulk(const struct pass_args *pass, enum value_rows rows)
 {
-    const struct row *row = step->batch->row;
-    int n = rows == ROWS_ALL ? step->batch->n_row : step->n_out;
+    const struct row *row = pass->batch->row;
+    int n = rows == ROWS_ALL ? pass->batch->n_row : pass->n_out;
     for (int i = 0; i < n; i++)
-        if (row[rows == ROWS_ALL ? i : step->out_row[i]].want & ROW_BULK) return true;
+        if (row[rows == ROWS_ALL ? i : pass->out_row[i]].want & ROW_BULK) return true;
     return false;
 }
 
@@ -315,7 +315,7 @@ static void want_huge_pages(const struct cpu_device *d, const struct segment *s)
 {
     arena_want_huge_pages(d->scratch.memory.start, d->scratch.memory.size_bytes);
     for (int v = 0; v < s->list->n_value; v++)
-        if (s->step->value[v].host) arena_want_huge_pages(s->step->value[v].host, s->step->value[v].bytes);
+        if (s->pass->value[v].host) arena_want_huge_pages(s->pass->value[v].host, s->pass->value[v].bytes);
 }
 
 /* About how long a run takes, in bytes of weights: a row costs what reading an eighth of them does. */
@@ -327,25 +327,25 @@ static double work_of(const struct run *r)
 
 int cpu_run_now(struct cpu_device *d, const struct segment *segment, struct lutra_error *err)
 {
-    const struct step *step = segment->step;
+    const struct pass_args *pass = segment->pass;
     const struct program *program;
     const struct span *span;
-    if (step->batch->n_row > d->scratch.max_rows || step->n_out > d->scratch.max_out) {
-        return lutra_fail(err, LUTRA_E_ARGUMENT, "cpu: a step of %d rows, %d wanted; reserved for %d and %d",
-            step->batch->n_row, step->n_out, d->scratch.max_rows, d->scratch.max_out);
+    if (pass->batch->n_row > d->scratch.max_rows || pass->n_out > d->scratch.max_out) {
+        return lutra_fail(err, LUTRA_E_ARGUMENT, "cpu: a pass of %d rows, %d wanted; reserved for %d and %d",
+            pass->batch->n_row, pass->n_out, d->scratch.max_rows, d->scratch.max_out);
     }
     TRY(cpu_program_find(d, segment, &program, &span, err));
-    const bool prompt = step->batch->n_row >= PROMPT_ROWS;
+    const bool prompt = pass->batch->n_row >= PROMPT_ROWS;
     if (prompt) want_huge_pages(d, segment);
     struct run run = {.device = d,
         .segment = segment,
         .program = program,
         .span = span,
-        .n_rows = {step->batch->n_row, step->n_out},
-        .n_own = step_count_rows(step, ROWS_ALL, segment->share),
-        .bulk = {has_bulk(step, ROWS_ALL), has_bulk(step, ROWS_OUT)}};
+        .n_rows = {pass->batch->n_row, pass->n_out},
+        .n_own = share_count_rows(pass, ROWS_ALL, segment->share),
+        .bulk = {has_bulk(pass, ROWS_ALL), has_bulk(pass, ROWS_OUT)}};
     pool_run_measured(d->pool, cpu_run_segment, &run, prompt, work_of(&run));
-    if (run.stopped) return lutra_fail(err, LUTRA_E_CANCELLED, "cpu: the step was cancelled");
+    if (run.stopped) return lutra_fail(err, LUTRA_E_CANCELLED, "cpu: the pass was cancelled");
     return 0;
 }
 

@@ -57,7 +57,7 @@ struct cpu_scratch {
     struct top_heap *heap;  /* [n_thread][HEAD_ROWS] */
     struct head_part *part; /* [HEAD_ROWS][n_part] of a head that is not cut */
     size_t n_part;
-    int32_t *expert_rows; /* [n_thread][n_expert_rows]: slots of a step in the order of their experts, and counts */
+    int32_t *expert_rows; /* [n_thread][n_expert_rows]: slots of a pass in the order of their experts, and counts */
     size_t n_expert_rows;
     float *delta; /* [n_thread][delta_floats]: a tile of the state behind each draft */
     size_t delta_floats;

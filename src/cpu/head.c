@@ -5,7 +5,7 @@
  * A unit of work is HEAD_OUTPUTS outputs for up to HEAD_ROWS rows: its logits stay in the thread's scratch while their
  * maximum, sum of exponentials and best entries are taken.  The sums are merged in ascending order of outputs, and the
  * best entries are ordered totally (logit, then lower id), so neither depends on the number of threads.  Of a head that
- * is cut the device leaves both in step.head, and ops/head.c merges them.
+ * is cut the device leaves both in pass.head, and ops/head.c merges them.
  */
 #include <math.h>
 #include <string.h>
@@ -62,9 +62,9 @@ static void offer_all(struct top_heap *h, const uint64_t *allow, const float *lo
     }
 }
 
-static uint32_t want_of(const struct step *step, int row)
+static uint32_t want_of(const struct pass_args *pass, int row)
 {
-    return step->batch->row[step->out_row[row]].want;
+    return pass->batch->row[pass->out_row[row]].want;
 }
 
 static bool is_cut(const struct worker *w)
@@ -75,7 +75,7 @@ static bool is_cut(const struct worker *w)
 /* The units of a row, which is number `slot` of its pass. */
 static struct head_part *parts_of(const struct worker *w, int row, int slot, size_t n_part)
 {
-    struct head_part *all = is_cut(w) ? w->run->segment->step->head->part : w->run->device->scratch.part;
+    struct head_part *all = is_cut(w) ? w->run->segment->pass->head->part : w->run->device->scratch.part;
     return all + (size_t)(is_cut(w) ? row : slot) * n_part;
 }
 
@@ -84,10 +84,10 @@ static void reduce(struct worker *w, float *logit, int row, int slot, size_t uni
     struct head_part *part)
 {
     struct cpu_device *d = w->run->device;
-    const struct step *step = w->run->segment->step;
-    struct row_result *result = &step->result[row];
-    const struct row *asked = &step->batch->row[step->out_row[row]];
-    uint32_t want = want_of(step, row);
+    const struct pass_args *pass = w->run->segment->pass;
+    struct row_result *result = &pass->result[row];
+    const struct row *asked = &pass->batch->row[pass->out_row[row]];
+    uint32_t want = want_of(pass, row);
     size_t first = unit * HEAD_OUTPUTS;
     for (size_t i = 0; op->head.scale != 0 && i < n; i++) logit[i] *= op->head.scale;
     if (op->head.softcap != 0) ref_softcap(logit, (int)n, op->head.softcap);
@@ -127,10 +127,10 @@ static int merge_top(const struct worker *w, int slot, int32_t *id, float *logit
 static void finish_row(const struct worker *w, int row, int slot, size_t n_part)
 {
     const struct segment *s = w->run->segment;
-    struct row_result *result = &s->step->result[row];
-    uint32_t want = want_of(s->step, row);
+    struct row_result *result = &s->pass->result[row];
+    uint32_t want = want_of(s->pass, row);
     if (is_cut(w)) {
-        struct head_top *top = &s->step->head->top[row * HEAD_SHARES + s->place];
+        struct head_top *top = &s->pass->head->top[row * HEAD_SHARES + s->place];
         top->n = want & WANT_TOPK ? merge_top(w, slot, top->id, top->logit) : 0;
         return;
     }
@@ -187,10 +187,10 @@ bool cpu_run_head(struct worker *w, const struct instr *in)
     int n_out = w->run->n_rows[ROWS_OUT], first = w->share[ROWS_OUT].first, last = w->share[ROWS_OUT].last;
     bool logits_wanted = false;
     for (int r = 0; r < n_out; r++) {
-        uint32_t want = want_of(s->step, r);
+        uint32_t want = want_of(s->pass, r);
         logits_wanted |= (want & (WANT_LOGITS | WANT_TOPK | WANT_LOGPROB)) != 0;
         if (want & WANT_HIDDEN && s->share.from == 0 && r >= first && r < last) {
-            memcpy(s->step->result[r].hidden, cpu_value_row(w, op->in[1], r),
+            memcpy(s->pass->result[r].hidden, cpu_value_row(w, op->in[1], r),
                 (size_t)s->list->value[op->in[1]].dim * sizeof(float));
         }
     }

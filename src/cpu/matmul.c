@@ -30,10 +30,10 @@ static bool in_bulk(const struct worker *w, const struct matmul *m)
     return m->bulk && w->run->bulk[m->rows];
 }
 
-static enum row_class class_of(const struct step *step, enum value_rows rows, int i)
+static enum row_class class_of(const struct pass_args *pass, enum value_rows rows, int i)
 {
-    int row = rows == ROWS_ALL ? i : step->out_row[i];
-    return step->batch->row[row].want & ROW_BULK ? BULK : ORDINARY;
+    int row = rows == ROWS_ALL ? i : pass->out_row[i];
+    return pass->batch->row[row].want & ROW_BULK ? BULK : ORDINARY;
 }
 
 static enum share_rows own_rows(const struct worker *w)
@@ -45,21 +45,21 @@ static enum share_rows own_rows(const struct worker *w)
 static int skip_others(const struct worker *w, enum value_rows rows, int at)
 {
     struct row_run own = {at, 0};
-    step_next_rows(w->run->segment->step, rows, w->run->segment->share, &own);
+    share_next_rows(w->run->segment->pass, rows, w->run->segment->share, &own);
     return own.first;
 }
 
 /* Up to STRETCHES stretches from row *at on, which moves behind them; returns how many. */
 static int find_stretches(const struct worker *w, const struct matmul *m, int first_form, int *at, struct stretch *out)
 {
-    const struct step *step = w->run->segment->step;
+    const struct pass_args *pass = w->run->segment->pass;
     size_t used[ACT_FORMS] = {0};
     int n = 0, n_row = w->run->n_rows[m->rows];
     *at = skip_others(w, m->rows, *at);
     for (; *at < n_row && n < STRETCHES; n++) {
         struct stretch *t = &out[n];
-        *t = (struct stretch){.first = *at, .class = class_of(step, m->rows, *at), .first_form = first_form};
-        for (; *at < n_row && class_of(step, m->rows, *at) == t->class; ++*at) t->n++;
+        *t = (struct stretch){.first = *at, .class = class_of(pass, m->rows, *at), .first_form = first_form};
+        for (; *at < n_row && class_of(pass, m->rows, *at) == t->class; ++*at) t->n++;
         for (int f = 0; f < m->n_form; f++) {
             t->act[f] = used[f];
             if (m->form[f].used[t->class]) used[f] += m->form[f].gemm->act_bytes(m->n_in, (size_t)t->n);

@@ -5,7 +5,7 @@
  *     struct cpu_peaks peaks = cpu_peaks_measure(&kernels, pool);
  *     double gbs = cpu_stream_measure(pool, bytes_per_thread);
  *
- * All threads of the pool work at once, as they do in a step: what they share (power, bandwidth) is part of the peak.
+ * All threads of the pool work at once, as they do in a pass: what they share (power, bandwidth) is part of the peak.
  */
 #ifndef LUTRA_CPU_PEAKS_H
 #define LUTRA_CPU_PEAKS_H

@@ -3,9 +3,9 @@
  * What the CPU decides about an op list once (program.c), and its execution (run.c, matmul.c, head.c).
  *
  *     cpu_program_reserve(d, list, err)         when a session opens: takes the memory
- *     cpu_program_find(d, segment, &p, &span, err)   in every step: compiled already, or now
+ *     cpu_program_find(d, segment, &p, &span, err)   in every pass: compiled already, or now
  *
- * One program serves all steps of a list.  What depends on the rows of a step depends on their shape alone: few, many,
+ * One program serves all passes of a list.  What depends on the rows of a pass depends on their shape alone: few, many,
  * or a bulk prompt among them (enum row_shape); each matmul holds its units of work for all of these.  Segments are
  * stretches of the program, compiled for one share of their outputs.  A model has two plans, for few rows and for many,
  * which cut the list differently, and a share for each class of rows: the program keeps PROGRAM_PLANS compiled forms of
@@ -101,7 +101,7 @@ struct compiled {
     struct span *span;     /* [n_op] */
     int *owner;            /* [n_op] the first operation of the segment that an operation is compiled for; -1: none */
     struct matmul *matmul; /* [n_matmul] in the list's order */
-    uint64_t used;         /* program.n_found when a step last asked for one of them */
+    uint64_t used;         /* program.n_found when a pass last asked for one of them */
 };
 
 struct rope_table {
@@ -114,7 +114,7 @@ struct program {
     const struct op_list *list;
     int n_op, n_matmul, rope_pairs; /* of the list */
     uint64_t n_change;              /* the device's, when it was compiled */
-    uint64_t n_found, n_compiled;   /* segments that steps asked for, and those that were compiled for it */
+    uint64_t n_found, n_compiled;   /* segments that passes asked for, and those that were compiled for it */
     struct compiled plan[PROGRAM_PLANS];
     struct rope_table rope[ROPE_TABLES];
 };
@@ -134,7 +134,7 @@ int cpu_program_find(struct cpu_device *d, const struct segment *segment, const 
 /* Whether any weight of an OP_MATMUL has kernels for bulk rows. */
 bool cpu_matmul_has_bulk(const struct cpu_device *d, const struct op *op);
 
-/* ---- a step under way ---- */
+/* ---- a pass under way ---- */
 
 /* One submit, shared by its threads.  Work counters and the stop flag alternate between two slots by phase (a phase
  * lies between two barriers), so that thread 0 can set the next phase's while others still read this one's. */
@@ -163,7 +163,7 @@ struct worker {
     } share[2]; /* its rows first .. last - 1, by enum value_rows */
 };
 
-/* Meets the other threads; everything written before is visible after.  False: the step is cancelled. */
+/* Meets the other threads; everything written before is visible after.  False: the pass is cancelled. */
 bool cpu_worker_meet(struct worker *w);
 
 /* The next unit of work of this phase: 0, 1, 2, ... over all threads. */
@@ -175,7 +175,7 @@ void cpu_worker_share(const struct worker *w, int n, int *first, int *last);
 static inline float *cpu_value_row(const struct worker *w, int value, int row)
 {
     const struct segment *s = w->run->segment;
-    return (float *)s->step->value[value].host + (size_t)row * (size_t)s->list->value[value].dim;
+    return (float *)s->pass->value[value].host + (size_t)row * (size_t)s->list->value[value].dim;
 }
 
 /* instr.run of OP_MATMUL, OP_EXPERTS and OP_HEAD. */

@@ -16,7 +16,7 @@
 
 static const struct kv_states *states_of(const struct worker *w)
 {
-    return &w->run->segment->step->kv->state;
+    return &w->run->segment->pass->kv->state;
 }
 
 static size_t dim_of(const struct worker *w, int value)
@@ -27,7 +27,7 @@ static size_t dim_of(const struct worker *w, int value)
 /* A draft leaves its inputs for the pass behind its commit; this thread's share of the rows. */
 static void leave_inputs(const struct worker *w, const struct op *op, size_t share)
 {
-    const struct kv_row *row = w->run->segment->step->kv->row;
+    const struct kv_row *row = w->run->segment->pass->kv->row;
     for (int r = w->share[ROWS_ALL].first; r < w->share[ROWS_ALL].last; r++) {
         if (!row[r].n_path) continue;
         float *to = kv_left_at(states_of(w), op->layer, share, row[r].slot);
@@ -51,7 +51,7 @@ static const float *token_input(const struct worker *w, const struct op *op, con
 
 static void conv_row(const struct worker *w, const struct op *op, int row)
 {
-    const struct kv_view *kv = w->run->segment->step->kv;
+    const struct kv_view *kv = w->run->segment->pass->kv;
     const struct kv_run *run = &kv->state.run[kv->state.run_of[row]];
     const struct kv_row *r = &kv->row[row];
     const float *x[CONV_TAPS];
@@ -159,7 +159,7 @@ static float *state_tile(const struct head *h, int32_t slot, int tile)
 /* The state that a token advances: the chain's, or a draft's, which begins as a copy. */
 static float *state_of(const struct head *h, const struct token *t, float *chain, size_t n)
 {
-    const struct kv_row *row = h->w->run->segment->step->kv->row, *r = t->row < 0 ? NULL : &row[t->row];
+    const struct kv_row *row = h->w->run->segment->pass->kv->row, *r = t->row < 0 ? NULL : &row[t->row];
     if (!r || !r->n_path) return chain;
     float *own = h->drafts + (size_t)r->slot * n;
     memcpy(own, r->n_path > 1 ? h->drafts + (size_t)row[r->up].slot * n : chain, n * sizeof *own);
@@ -229,7 +229,7 @@ static void run_drafts(struct head *h, const int32_t *row, int n)
 static void run_head(struct head *h)
 {
     const struct kv_states *s = states_of(h->w);
-    const struct kv_row *row = h->w->run->segment->step->kv->row;
+    const struct kv_row *row = h->w->run->segment->pass->kv->row;
     const struct kv_run *run = h->run;
     int draft = 0, n = run->n_replay + run->n_row;
     const struct kv_save *save = s->save + run->first_save, *last = save + run->n_save - 1;

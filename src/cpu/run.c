@@ -21,7 +21,7 @@ static void prepare_phase(const struct worker *w)
 {
     struct run *r = w->run;
     unsigned next = (w->phase + 1) & 1;
-    const atomic_bool *cancel = r->segment->step->cancel;
+    const atomic_bool *cancel = r->segment->pass->cancel;
     if (w->ith != 0) return;
     r->phase[next].stop = cancel && atomic_load_explicit(cancel, memory_order_relaxed);
     atomic_store_explicit(&r->phase[next].next, 0, memory_order_relaxed);
@@ -84,7 +84,7 @@ static void embed_row(const struct worker *w, const struct instr *in, int row)
     const struct weight *weight = op->weight[0];
     const struct packed *p = cpu_packed_of(w->run->device, weight);
     float *out = cpu_value_row(w, op->out[0], row);
-    int32_t index = ref_embed_index(op->embed.by, &w->run->segment->step->batch->row[row]);
+    int32_t index = ref_embed_index(op->embed.by, &w->run->segment->pass->batch->row[row]);
     if (!p->gemm) {
         ref_embed_part(&weight->tensor, index, op->embed.first, dim_of(w, op->out[0]), op->embed.scale, out);
         return;
@@ -127,7 +127,7 @@ static void rope_row(const struct worker *w, const struct instr *in, int row)
 static void store_vectors(const struct worker *w, const struct instr *in, enum kv_side side, int row)
 {
     const struct op *op = in->op;
-    const struct kv_view *kv = w->run->segment->step->kv;
+    const struct kv_view *kv = w->run->segment->pass->kv;
     const struct kv_layer *l = &kv->layer[op->layer];
     const float *x = cpu_value_row(w, op->in[side], row) + in->columns.first;
     int first = (int)(in->columns.first / l->d_head), end = first + (int)(in->columns.n / l->d_head);
@@ -150,7 +150,7 @@ static void append_row(const struct worker *w, const struct instr *in, int row)
 static void take_row(const struct worker *w, const struct instr *in, int row)
 {
     const struct op *op = in->op;
-    memcpy(cpu_value_row(w, op->out[0], row), cpu_value_row(w, op->in[0], w->run->segment->step->out_row[row]),
+    memcpy(cpu_value_row(w, op->out[0], row), cpu_value_row(w, op->in[0], w->run->segment->pass->out_row[row]),
         (size_t)dim_of(w, op->in[0]) * sizeof(float));
 }
 
@@ -231,7 +231,7 @@ static void run_rows(const struct worker *w, const struct instr *in)
     const struct segment *s = w->run->segment;
     const int end = w->share[in->rows].last;
     struct row_run own = {w->share[in->rows].first, 0};
-    while (step_next_rows(s->step, in->rows, s->share, &own) && own.first < end)
+    while (share_next_rows(s->pass, in->rows, s->share, &own) && own.first < end)
         for (int r = own.first; r < own.first + own.n && r < end; r++) in->row(w, in, r);
 }
 
@@ -245,13 +245,13 @@ static size_t next_unit(void *worker)
 static bool run_attention(struct worker *w, const struct instr *in)
 {
     const struct op *op = in->op;
-    const struct step *step = w->run->segment->step;
+    const struct pass_args *pass = w->run->segment->pass;
     struct cpu_device *d = w->run->device;
     const int64_t kv_columns = (int64_t)op->attention.n_head / op->attention.n_kv_head * op->attention.d_head;
     struct attention_args a = {.op = &op->attention,
-        .kv = step->kv,
+        .kv = pass->kv,
         .layer = op->layer,
-        .n_row = step->batch->n_row,
+        .n_row = pass->batch->n_row,
         .q = cpu_value_row(w, op->in[0], 0),
         .out = cpu_value_row(w, op->out[0], 0),
         .scratch = d->scratch.attention,
@@ -298,13 +298,13 @@ void cpu_run_bind(struct instr *in)
 static void fill_rope(const struct worker *w)
 {
     const struct run *run = w->run;
-    const struct step *step = run->segment->step;
+    const struct pass_args *pass = run->segment->pass;
     const struct program *p = run->program;
     for (int i = 0; i < ROPE_TABLES; i++) {
         if (!(run->span->ropes >> i & 1)) continue;
-        struct op_rope rope = ref_rope_in(p->rope[i].params, step->n_ctx);
+        struct op_rope rope = ref_rope_in(p->rope[i].params, pass->n_ctx);
         for (int r = w->share[ROWS_ALL].first; r < w->share[ROWS_ALL].last; r++)
-            ref_rope_turns(&rope, p->rope[i].power, step->batch->row[r].pos,
+            ref_rope_turns(&rope, p->rope[i].power, pass->batch->row[r].pos,
                 run->device->scratch.rope[i] + (size_t)r * (size_t)rope.n_rot);
     }
 }

@@ -120,7 +120,7 @@ static int lay_out(struct cpu_scratch *s, size_t n_thread, struct lutra_error *e
     measure_pieces(s, n_thread, bytes);
     for (int i = 0; i < N_PIECE; i++) {
         if (LUTRA_ADD_OVERFLOWS(total, arena_cost(bytes[i]), &total)) {
-            return lutra_fail(err, LUTRA_E_NO_MEMORY, "cpu: the scratch of a step is too large");
+            return lutra_fail(err, LUTRA_E_NO_MEMORY, "cpu: the scratch of a pass is too large");
         }
     }
     TRY(arena_open(&s->memory, "cpu step scratch", total, ARENA_HUGE_LATER, err));

@@ -3,7 +3,7 @@
  * Memory of packed weights: regions of SLAB_BYTES, each handed out piece by piece.
  *
  * A matrix of a few megabytes on its own would begin and end in small pages; side by side all but the last page of a
- * region are huge, and decoding, which reads every weight once per step, spares the page walks.
+ * region are huge, and decoding, which reads every weight once per pass, spares the page walks.
  * Not thread-safe: one owner.
  */
 #ifndef LUTRA_CPU_SLAB_H

@@ -38,7 +38,7 @@ struct text_way {
     struct request *request;
     struct sample *slot; /* NULL: the request's prompt */
     struct sequence *seq;
-    int in_pass; /* step.c: whether it is in the current pass */
+    int in_pass; /* pass.c: whether it is in the current pass */
     int n_row;   /* of these, in the pass */
     int32_t row; /* of its last token, where that is in the pass, too; -1: it is not */
 };

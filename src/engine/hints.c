@@ -209,7 +209,7 @@ const float *session_state(const lutra_session *s, int32_t row)
 }
 
 /* What the pass has left goes to where the hints' plan finds it. */
-static int share(lutra_session *s, const struct step *pass, struct lutra_error *err)
+static int share(lutra_session *s, const struct pass_args *pass, struct lutra_error *err)
 {
     for (int v = 0; v < s->hints.list.n_value; v++)
         if (s->hints.list.given >> v & 1) TRY(plan_share(model_plan(s->model, pass->batch->n_row), pass, v, err));
@@ -257,14 +257,14 @@ static void answer(lutra_session *s, int n)
     }
 }
 
-int hints_run(lutra_session *s, const struct step *pass, const struct plan_rescue *rescue, struct lutra_error *err)
+int hints_run(lutra_session *s, const struct pass_args *pass, const struct plan_rescue *rescue, struct lutra_error *err)
 {
     struct hints *h = &s->hints;
-    struct step step = *pass;
+    struct pass_args own = *pass;
     int n_row = h->batch.n_row = s->batch.n_row;
-    step.batch = &h->batch;
-    step.out_row = h->out_row;
-    step.result = h->result;
+    own.batch = &h->batch;
+    own.out_row = h->out_row;
+    own.result = h->result;
     TRY(share(s, pass, err));
     for (int row = 0; row < n_row; row++) {
         h->batch.row[row] = s->batch.row[row];
@@ -276,8 +276,8 @@ int hints_run(lutra_session *s, const struct step *pass, const struct plan_rescu
         if (wants_hints(r) || (s->asked && s->asked[row])) h->out_row[n++] = row;
         if (n == 0 || (n < h->n_row && row < n_row - 1)) continue;
         if (ask(s, n) > 0 && h->n_short) TRY(choose(s, err));
-        step.n_out = n;
-        TRY(plan_run(h->plan, &step, NULL, rescue, err));
+        own.n_out = n;
+        TRY(plan_run(h->plan, &own, NULL, rescue, err));
         answer(s, n);
         n = 0;
     }

@@ -24,7 +24,7 @@ struct row *session_rows(lutra_session *s);
 int session_forward(lutra_session *s, int n_row, bool numbers, struct lutra_error *err);
 /* A pass as it would be run, for others to run; the session does nothing else until it is let go, and nothing of it
  * stays. */
-int session_hold(lutra_session *s, int n_row, struct kv_view *view, struct step *step, struct lutra_error *err);
+int session_hold(lutra_session *s, int n_row, struct kv_view *view, struct pass_args *pass, struct lutra_error *err);
 void session_let_go(lutra_session *s);
 
 #endif

@@ -497,10 +497,10 @@ static bool in_chain(const struct batch *b, int r)
     return !(b->row[r].want & ROW_DRAFT) && (b->row[r].parent >= 0 || goes_on);
 }
 
-static void account(lutra_session *s, const struct step *step, uint64_t us)
+static void account(lutra_session *s, const struct pass_args *pass, uint64_t us)
 {
     struct demand sum;
-    demand_of(&s->model->demand, step, &sum);
+    demand_of(&s->model->demand, pass, &sum);
     struct device_caps caps = plan_caps(&s->model->plan);
     int n_row = s->batch.n_row, flat = row_cost_flat(&s->cost, caps.flat_rows, caps.max_rows);
     uint64_t drafts = 0;
@@ -526,7 +526,7 @@ static void account(lutra_session *s, const struct step *step, uint64_t us)
     s->of_pass.n_underutilized = n_row < flat ? flat - n_row : 0;
     s->stats.rows_underutilized += (uint64_t)s->of_pass.n_underutilized;
     s->stats.weight_bytes += sum.weight_bytes;
-    s->stats.cache_bytes += kv_view_read_bytes(step->kv, n_row);
+    s->stats.cache_bytes += kv_view_read_bytes(pass->kv, n_row);
     s->stats.mac += sum.mac;
     *(n_prompt ? &s->stats.prompt_us : &s->stats.decode_us) += us;
     if (n_prompt) row_cost_learn_mixed(&s->cost, work, &others, us);
@@ -596,7 +596,7 @@ static int asked_rows(const lutra_session *s)
 
 /* The prompts' rows say what they hold likely, and leave their states. */
 static int calibrate(
-    lutra_session *s, const struct step *pass, const struct plan_rescue *rescue, struct lutra_error *err)
+    lutra_session *s, const struct pass_args *pass, const struct plan_rescue *rescue, struct lutra_error *err)
 {
     int n = hint_rows(s, -1);
     if (n + asked_rows(s) == 0) return 0;
@@ -609,9 +609,9 @@ static int calibrate(
     return rc;
 }
 
-static struct step step_of(lutra_session *s, struct kv_view *view)
+static struct pass_args pass_of(lutra_session *s, struct kv_view *view)
 {
-    return (struct step){.batch = &s->batch,
+    return (struct pass_args){.batch = &s->batch,
         .kv = view,
         .value = s->value,
         .out_row = s->out_row,
@@ -640,7 +640,7 @@ static int run(lutra_session *s, struct kv_view *view, struct lutra_error *err)
 {
     struct affinity before;
     lutra_runtime *rt = s->model->runtime;
-    struct step step = step_of(s, view);
+    struct pass_args pass = pass_of(s, view);
     struct plan_rescue rescue = {.replace = replace, .user = s};
     begin_turn(s);
     if (s->model->reader) rescue.hold = hold;
@@ -649,13 +649,13 @@ static int run(lutra_session *s, struct kv_view *view, struct lutra_error *err)
     s->lost_device = NULL;
     int rc = memory_follow(s, err); /* another session may have changed the plan */
     if (s->given) give_states(s);
-    if (rc == 0) rc = plan_run(model_plan(s->model, s->batch.n_row), &step, s->waits, &rescue, err);
+    if (rc == 0) rc = plan_run(model_plan(s->model, s->batch.n_row), &pass, s->waits, &rescue, err);
     const uint64_t us = clock_now_us(rt->clock) - start;
     if (rc == 0 && s->lost_device)
         log_line(&rt->log, LUTRA_LOG_WARN, "the pass that lost %s is done, %.0f ms after it began", s->lost_device,
             (double)us / 1000);
-    if (rc == 0) account(s, &step, us);
-    if (rc == 0 && s->hints.n_row) rc = calibrate(s, &step, &rescue, err);
+    if (rc == 0) account(s, &pass, us);
+    if (rc == 0 && s->hints.n_row) rc = calibrate(s, &pass, &rescue, err);
     if (rc == 0) rc = model_read_rest(s->model, err);
     affinity_restore(&before);
     give_turn(s);
@@ -703,7 +703,7 @@ static int begin(lutra_session *s, int n_row, struct kv_view *view, struct lutra
     TRY(batch_check(&s->batch, model_ops(s->model->model)->n_vocab, committed, s->kv, err));
     TRY(check_rows(s, err));
     TRY(list_results(s, err));
-    return kv_step_begin(s->kv, &s->batch, view, err);
+    return kv_pass_begin(s->kv, &s->batch, view, err);
 }
 
 /* The error names the position and, where the file has a value that is no number, the tensor it is in. */
@@ -727,21 +727,21 @@ int session_forward(lutra_session *s, int n_row, bool numbers, struct lutra_erro
     TRY(begin(s, n_row, &view, err));
     int rc = run(s, &view, err);
     if (rc == 0 && numbers) rc = check_numbers(s, err);
-    kv_step_end(s->kv, &s->batch, rc == 0);
+    kv_pass_end(s->kv, &s->batch, rc == 0);
     if (rc < 0) s->batch.n_row = s->n_result = 0;
     return rc;
 }
 
-int session_hold(lutra_session *s, int n_row, struct kv_view *view, struct step *step, struct lutra_error *err)
+int session_hold(lutra_session *s, int n_row, struct kv_view *view, struct pass_args *pass, struct lutra_error *err)
 {
     TRY(begin(s, n_row, view, err));
-    *step = step_of(s, view);
+    *pass = pass_of(s, view);
     return 0;
 }
 
 void session_let_go(lutra_session *s)
 {
-    kv_step_end(s->kv, &s->batch, false);
+    kv_pass_end(s->kv, &s->batch, false);
     s->batch.n_row = s->n_result = 0;
 }
 

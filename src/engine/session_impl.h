@@ -2,7 +2,7 @@
  *
  * A session, shared by the engine's files: memory, passes, and what runs in them.
  *
- *     session.c   memory, forward passes, accounting       step.c      a pass: the sources of its rows
+ *     session.c   memory, forward passes, accounting       pass.c      a pass: the sources of its rows
  *     request.c   requests: submit, ends                   sample.c    one running sample: token -> text -> end
  *     prefix.c    what texts find in the cache             memory.c    values and cache on the devices
  *     inbox.c     what other threads ask for            admit.c     slots and memory: who begins, who waits
@@ -45,9 +45,9 @@ struct hints {
 /* What other threads have asked for (inbox.c); all under the runtime's inbox lock. */
 struct inbox {
     struct request *first, *last; /* submitted, not yet among the session's */
-    uint64_t n_news, n_seen;      /* submits, cancels, resumes; of these, those that a step has taken in */
+    uint64_t n_news, n_seen;      /* submits, cancels, resumes; of these, those that a pass has taken in */
     int n_waiting;                /* requests that have not begun */
-    bool idle;                    /* the last step had nothing to do */
+    bool idle;                    /* the last pass had nothing to do */
     bool woken;                   /* lutra_wake() */
     bool closing;                 /* takes no more requests */
     int32_t next_id;
@@ -118,7 +118,7 @@ struct lutra_session {
     struct grammar_vocab *grammar_vocab[2]; /* [1] with control tokens spelt out; as above */
     struct sample *sample;                  /* [n_seq] */
     int32_t *held;                          /* [n_seq + 1] scratch: the sequences of a request */
-    struct sample_pick *pick;               /* [n_seq] of the current step */
+    struct sample_pick *pick;               /* [n_seq] of the current pass */
     int *pick_status;
     struct lutra_error failed; /* why the first sample of a lutra_generate() failed or was cancelled; code 0 = none */
     struct request *first, *last; /* taken in, oldest first; links change under the inbox lock only */
@@ -143,7 +143,8 @@ void hints_make(lutra_session *s);
 int hints_plan(lutra_session *s, struct lutra_error *err);
 void hints_close(lutra_session *s);
 /* Fills hints and states of the rows that ask for them, behind the pass.  With the turn. */
-int hints_run(lutra_session *s, const struct step *pass, const struct plan_rescue *rescue, struct lutra_error *err);
+int hints_run(
+    lutra_session *s, const struct pass_args *pass, const struct plan_rescue *rescue, struct lutra_error *err);
 
 /* Adds the sources that every session has. */
 void sources_open(lutra_session *s);
@@ -178,7 +179,7 @@ int request_copy_sampling(
 
 /* inbox.c: puts a request among those that wait; LUTRA_E_BUSY: there are n_queue.  Any thread. */
 int inbox_put(lutra_session *s, struct request *r, int32_t *id, struct lutra_error *err);
-/* What was submitted joins the session's requests; the ends of a step, and of a request. */
+/* What was submitted joins the session's requests; the ends of a pass, and of a request. */
 void inbox_take(lutra_session *s);
 void inbox_rest(lutra_session *s, bool idle);
 void inbox_begun(lutra_session *s, struct request *r);

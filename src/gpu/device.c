@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * The GPU device: what it can do, and the front door of a step.
+ * The GPU device: what it can do, and the front door of a pass.
  */
 #include "gpu/device.h"
 
@@ -168,7 +168,7 @@ static void gpu_acquire(struct device *self, struct buffer *buffer, struct area 
         copy_area(b->memory.mapped, b->host, &area);
 }
 
-/* ---- steps ---- */
+/* ---- passes ---- */
 
 static size_t at_least(size_t have, size_t want)
 {
@@ -219,11 +219,11 @@ static int gpu_submit(struct device *self, const struct segment *segment, const 
     struct ticket *out, struct lutra_error *err)
 {
     struct gpu_device *d = gpu_of(self);
-    const struct step *step = segment->step;
+    const struct pass_args *pass = segment->pass;
     (void)after, (void)n_after;
-    if (step->batch->n_row > d->most.max_rows || step->n_out > d->most.max_out)
-        return lutra_fail(err, LUTRA_E_ARGUMENT, "vulkan: a step of %d rows, %d wanted; reserved for %d and %d",
-            step->batch->n_row, step->n_out, d->most.max_rows, d->most.max_out);
+    if (pass->batch->n_row > d->most.max_rows || pass->n_out > d->most.max_out)
+        return lutra_fail(err, LUTRA_E_ARGUMENT, "vulkan: a pass of %d rows, %d wanted; reserved for %d and %d",
+            pass->batch->n_row, pass->n_out, d->most.max_rows, d->most.max_out);
     TRY(gpu_program_submit(d, segment, err));
     *out = (struct ticket){self, d->submitted};
     return 0;

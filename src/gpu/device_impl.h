@@ -136,7 +136,7 @@ struct gpu_reserved {
 /* Results that wait takes from the scratch. */
 struct gpu_head {
     const struct op *op; /* NULL: none */
-    const struct step *step;
+    const struct pass_args *pass;
     uint64_t ticket;
     int n_vocab;
     size_t hidden_dim; /* 0: nobody wants hidden states */
@@ -275,7 +275,7 @@ struct gpu_tables {
     int n_rope;
 };
 
-/* Bytes for rotations of a list's steps of n rows; more than GPU_ROPES is refused. */
+/* Bytes for rotations of a list's passes of n rows; more than GPU_ROPES is refused. */
 int gpu_tables_ropes(const struct op_list *list, int n_row, size_t *bytes, struct lutra_error *err);
 size_t gpu_tables_bytes(const struct gpu_reserved *most);
 int gpu_tables_write(

@@ -10,8 +10,8 @@
 static void deliver_row(const struct gpu_device *d, int i)
 {
     const struct gpu_head *h = &d->head;
-    struct row_result *result = &h->step->result[i];
-    const struct row *row = &h->step->batch->row[h->step->out_row[i]];
+    struct row_result *result = &h->pass->result[i];
+    const struct row *row = &h->pass->batch->row[h->pass->out_row[i]];
     size_t n = (size_t)h->n_vocab;
     float *logits = (float *)(void *)d->logits.mapped + (size_t)i * n;
     if (row->want & WANT_HIDDEN)
@@ -26,6 +26,6 @@ static void deliver_row(const struct gpu_device *d, int i)
 
 void gpu_head_deliver(struct gpu_device *d)
 {
-    for (int i = 0; d->head.op && i < d->head.step->n_out; i++) deliver_row(d, i);
+    for (int i = 0; d->head.op && i < d->head.pass->n_out; i++) deliver_row(d, i);
     d->head.op = NULL;
 }

@@ -24,7 +24,7 @@ struct program {
 
 static uint32_t rows_of(const struct segment *s, int value)
 {
-    return (uint32_t)(s->list->value[value].rows == ROWS_OUT ? s->step->n_out : s->step->batch->n_row);
+    return (uint32_t)(s->list->value[value].rows == ROWS_OUT ? s->pass->n_out : s->pass->batch->n_row);
 }
 
 static uint32_t dim_of(const struct program *p, int value)
@@ -175,7 +175,7 @@ static uint32_t cache_variant(enum quant_type type)
 
 static int find_cache(const struct program *p, int layer, struct cache *out, struct lutra_error *err)
 {
-    const struct kv_view *kv = p->s->step->kv;
+    const struct kv_view *kv = p->s->pass->kv;
     const struct kv_layer *l = &kv->layer[layer];
     const struct gpu_buffer *pool = gpu_buffer_of(p->d, kv->pool);
     const struct gpu_buffer *draft = kv->n_draft ? gpu_buffer_of(p->d, kv->draft) : pool;
@@ -200,7 +200,7 @@ static int find_cache(const struct program *p, int layer, struct cache *out, str
 static int run_kv_append(struct program *p, const struct op *op, struct lutra_error *err)
 {
     static const uint32_t unit[] = {1, 2, QUANT_BLOCK};
-    const struct kv_view *kv = p->s->step->kv;
+    const struct kv_view *kv = p->s->pass->kv;
     uint32_t variant = cache_variant(kv->type[KV_K]), rows = rows_of(p->s, op->in[0]);
     struct {
         struct cache cache;
@@ -214,11 +214,11 @@ static int run_kv_append(struct program *p, const struct op *op, struct lutra_er
 }
 
 /* Multiply-accumulates of all rows. */
-static double attention_mac(const struct step *step, const struct op_attention *a)
+static double attention_mac(const struct pass_args *pass, const struct op_attention *a)
 {
     double seen = 0;
-    for (int r = 0; r < step->batch->n_row; r++) {
-        int n = step->kv->row[r].n_paged + step->kv->row[r].n_path;
+    for (int r = 0; r < pass->batch->n_row; r++) {
+        int n = pass->kv->row[r].n_paged + pass->kv->row[r].n_path;
         seen += a->window > 0 && a->window < n ? a->window : n;
     }
     return 2 * seen * a->n_head * a->d_head;
@@ -243,8 +243,8 @@ static int run_attention(struct program *p, const struct op *op, struct lutra_er
         .scale = a->scale,
         .softcap = a->softcap};
     TRY(find_cache(p, op->layer, &push.cache, err));
-    return run(p, GPU_ATTENTION, cache_variant(p->s->step->kv->type[KV_K]), &push, sizeof push, push.n_head,
-        rows_of(p->s, op->in[0]), attention_mac(p->s->step, a), err);
+    return run(p, GPU_ATTENTION, cache_variant(p->s->pass->kv->type[KV_K]), &push, sizeof push, push.n_head,
+        rows_of(p->s, op->in[0]), attention_mac(p->s->pass, a), err);
 }
 
 size_t gpu_program_rounded_bytes(const struct tensor *t, int n_row)
@@ -330,7 +330,7 @@ static int run_matmul(struct program *p, const struct op *op, struct lutra_error
     const enum value_rows rows = p->s->list->value[op->in[0]].rows;
     struct gpu_product product[OP_WEIGHTS];
     struct row_run r = {0};
-    while (step_next_rows(p->s->step, rows, p->s->share, &r)) {
+    while (share_next_rows(p->s->pass, rows, p->s->share, &r)) {
         for (int i = 0; i < op->n_weight; i++)
             product[i] = (struct gpu_product){.x = row_at(p, op->in[0], r.first),
                 .bias = gpu_constant_at(p->constants, op->matmul.bias[i]),
@@ -346,18 +346,18 @@ static int run_matmul(struct program *p, const struct op *op, struct lutra_error
 static int run_head(struct program *p, const struct op *op, struct lutra_error *err)
 {
     struct gpu_device *d = p->d;
-    const struct step *step = p->s->step;
+    const struct pass_args *pass = p->s->pass;
     uint32_t all = 0;
-    for (int i = 0; i < step->n_out; i++) all |= step->batch->row[step->out_row[i]].want;
-    d->head = (struct gpu_head){.op = op, .step = step, .n_vocab = p->s->list->n_vocab};
+    for (int i = 0; i < pass->n_out; i++) all |= pass->batch->row[pass->out_row[i]].want;
+    d->head = (struct gpu_head){.op = op, .pass = pass, .n_vocab = p->s->list->n_vocab};
     if (all & WANT_HIDDEN) {
-        const struct gpu_buffer *b = gpu_buffer_of(d, step->value[op->in[1]].host);
+        const struct gpu_buffer *b = gpu_buffer_of(d, pass->value[op->in[1]].host);
         d->head.hidden_dim = dim_of(p, op->in[1]);
         TRY(gpu_queue_copy(d, &b->memory, (size_t)(b->address - b->memory.address), &d->hidden, 0,
-            d->head.hidden_dim * sizeof(float) * (size_t)step->n_out, err));
+            d->head.hidden_dim * sizeof(float) * (size_t)pass->n_out, err));
     }
     if (!(all & (WANT_LOGITS | WANT_TOPK | WANT_LOGPROB))) return 0;
-    const struct gpu_product product = {.x = p->value[op->in[0]], .result = d->logits.address, .n_row = step->n_out};
+    const struct gpu_product product = {.x = p->value[op->in[0]], .result = d->logits.address, .n_row = pass->n_out};
     return run_products(p, op->weight, &product, 1, err);
 }
 
@@ -387,7 +387,7 @@ static int find_values(struct program *p, struct lutra_error *err)
         bool used = false;
         for (int i = 0; i < s->n_op; i++) used |= op_reads(&s->op[i], v) || op_writes(&s->op[i], v);
         if (!used) continue;
-        struct gpu_buffer *b = gpu_buffer_of(p->d, s->step->value[v].host);
+        struct gpu_buffer *b = gpu_buffer_of(p->d, s->pass->value[v].host);
         size_t bytes = (size_t)rows_of(s, v) * (size_t)s->list->value[v].dim * sizeof(float);
         if (!b || bytes > b->bytes)
             return lutra_fail(err, LUTRA_E_INTERNAL, "vulkan: value %d has no room in the GPU's memory", v);
@@ -404,9 +404,9 @@ static int record(struct program *p, struct lutra_error *err)
     TRY(find_values(p, err));
     TRY(gpu_tables_write(p->d, p->s, &p->tables, err));
     for (int i = 0; i < p->s->n_op; i++) {
-        const atomic_bool *cancel = p->s->step->cancel;
+        const atomic_bool *cancel = p->s->pass->cancel;
         if (cancel && atomic_load_explicit(cancel, memory_order_relaxed))
-            return lutra_fail(err, LUTRA_E_CANCELLED, "vulkan: the step was cancelled");
+            return lutra_fail(err, LUTRA_E_CANCELLED, "vulkan: the pass was cancelled");
         TRY(run_op(p, &p->s->op[i], err));
     }
     return gpu_queue_flush(p->d, err);
@@ -418,7 +418,7 @@ int gpu_program_submit(struct gpu_device *d, const struct segment *segment, stru
     int rc = record(&p, err);
     if (rc < 0) {
         d->head.op = NULL;
-        gpu_queue_drain(d); /* nothing of the step is under way */
+        gpu_queue_drain(d); /* nothing of the pass is under way */
         return rc;
     }
     d->tables_ticket[d->tables_at] = d->submitted;
@@ -427,7 +427,7 @@ int gpu_program_submit(struct gpu_device *d, const struct segment *segment, stru
     return 0;
 }
 
-/* ---- before a step ---- */
+/* ---- before a pass ---- */
 
 static int prepare_product(struct gpu_device *d, const struct weight *w, struct lutra_error *err)
 {
@@ -454,7 +454,7 @@ static int prepare_op(struct gpu_device *d, const struct op *op, struct lutra_er
     case OP_LAYER_NORM: return gpu_pipeline(d, GPU_NORM, op->kind == OP_LAYER_NORM, false, &made, err);
     case OP_ROPE: return gpu_pipeline(d, GPU_ROPE, 0, false, &made, err);
     case OP_KV_APPEND:
-    case OP_ATTENTION: return 0; /* by the cache's type, at the first step */
+    case OP_ATTENTION: return 0; /* by the cache's type, at the first pass */
     default: return gpu_pipeline(d, GPU_POINTWISE, pointwise_of[op->kind], false, &made, err);
     }
 }

@@ -57,11 +57,11 @@ size_t gpu_tables_bytes(const struct gpu_reserved *most)
 }
 
 /* Entries of kv_view.table that some row reads. */
-static size_t entries_used(const struct step *step)
+static size_t entries_used(const struct pass_args *pass)
 {
     size_t most = 0;
-    for (int r = 0; r < step->batch->n_row; r++) {
-        const struct kv_row *row = &step->kv->row[r];
+    for (int r = 0; r < pass->batch->n_row; r++) {
+        const struct kv_row *row = &pass->kv->row[r];
         size_t end = (size_t)row->table + ((size_t)row->n_paged + KV_BLOCK - 1) / KV_BLOCK;
         if (end > most) most = end;
     }
@@ -90,15 +90,15 @@ static bool put(struct writer *w, const void *from, size_t bytes, uint64_t *at)
     return to;
 }
 
-static bool put_turns(struct writer *w, const struct op_rope *rope, const struct step *step, uint64_t *at)
+static bool put_turns(struct writer *w, const struct op_rope *rope, const struct pass_args *pass, uint64_t *at)
 {
     double power[GPU_ROT_MAX / 2];
-    const struct op_rope now = ref_rope_in(rope, step->n_ctx);
-    float *cs = take(w, turns_bytes(rope, (size_t)step->batch->n_row), at);
+    const struct op_rope now = ref_rope_in(rope, pass->n_ctx);
+    float *cs = take(w, turns_bytes(rope, (size_t)pass->batch->n_row), at);
     if (!cs) return false;
     ref_rope_powers(&now, power);
-    for (int r = 0; r < step->batch->n_row; r++, cs += now.n_rot)
-        ref_rope_turns(&now, power, step->batch->row[r].pos, cs);
+    for (int r = 0; r < pass->batch->n_row; r++, cs += now.n_rot)
+        ref_rope_turns(&now, power, pass->batch->row[r].pos, cs);
     return true;
 }
 
@@ -117,14 +117,14 @@ static bool put_all(struct writer *w, const struct segment *s, struct gpu_tables
         cache |= op_info_of(op->kind)->reads_cache || op_info_of(op->kind)->writes_cache;
         if (op->kind != OP_ROPE || find(out, &op->rope) < out->n_rope) continue;
         out->rope[out->n_rope].rope = op->rope;
-        if (!put_turns(w, &op->rope, s->step, &out->rope[out->n_rope++].at)) return false;
+        if (!put_turns(w, &op->rope, s->pass, &out->rope[out->n_rope++].at)) return false;
     }
-    if (!put_tokens(w, s->step->batch, &out->tokens)) return false;
-    if (!put(w, s->step->out_row, (size_t)s->step->n_out * sizeof(int32_t), &out->out_rows)) return false;
+    if (!put_tokens(w, s->pass->batch, &out->tokens)) return false;
+    if (!put(w, s->pass->out_row, (size_t)s->pass->n_out * sizeof(int32_t), &out->out_rows)) return false;
     if (!cache) return true;
-    const struct kv_view *kv = s->step->kv;
-    return put(w, kv->row, (size_t)s->step->batch->n_row * sizeof *kv->row, &out->kv_rows) &&
-           put(w, kv->table, entries_used(s->step) * sizeof *kv->table, &out->kv_table);
+    const struct kv_view *kv = s->pass->kv;
+    return put(w, kv->row, (size_t)s->pass->batch->n_row * sizeof *kv->row, &out->kv_rows) &&
+           put(w, kv->table, entries_used(s->pass) * sizeof *kv->table, &out->kv_table);
 }
 
 int gpu_tables_write(
@@ -134,7 +134,7 @@ int gpu_tables_write(
     *out = (struct gpu_tables){0};
     TRY(gpu_queue_wait(d, d->tables_ticket[d->tables_at], err));
     if (put_all(&w, segment, out)) return 0;
-    return lutra_fail(err, LUTRA_E_INTERNAL, "vulkan: the tables of a step do not fit into %zu bytes", w.memory->bytes);
+    return lutra_fail(err, LUTRA_E_INTERNAL, "vulkan: the tables of a pass do not fit into %zu bytes", w.memory->bytes);
 }
 
 uint64_t gpu_tables_rope(const struct gpu_tables *t, const struct op_rope *rope)

@@ -4,15 +4,15 @@
  *
  *     kv_open(&kv, &settings, buffer, &err);               all memory reserved here
  *     kv_seq_open(kv, max_tok, &a, &err);                  the cache promises max_tok positions to a
- *     kv_step_begin(kv, &batch, &view, &err);              blocks allocated, shared tails copied, view built
+ *     kv_pass_begin(kv, &batch, &view, &err);              blocks allocated, shared tails copied, view built
  *       ... the forward pass ...
- *     kv_step_end(kv, &batch, true);                       ordinary rows of the batch are now committed
+ *     kv_pass_end(kv, &batch, true);                       ordinary rows of the batch are now committed
  *     kv_seq_fork(kv, a, -1, max_tok, &b, &err);           b shares a's blocks
  *     kv_commit(kv, &batch, row, &err);                    an accepted draft row and its ancestors
  *
  * Blocks are counted by reference.  A block that more than one sequence holds is never written: the tail block of a
  * fork is copied by whoever writes first.  Admission: opening or forking a sequence promises the blocks it may still
- * need (copies of a shared tail included), and is refused when the free blocks cannot cover all promises; so a step
+ * need (copies of a shared tail included), and is refused when the free blocks cannot cover all promises; so a pass
  * never runs out of blocks half way.  One block of at most KV_BLOCK tokens is the most a fork costs by itself.
  * A sequence opened with kv_seq_open_past() has a text: its blocks are found by later ones that begin alike, while it
  * runs and, as long as nobody needs their memory, after it was closed; blocks that nobody holds count as free.
@@ -20,7 +20,7 @@
  * Recurrent layers keep a state of fixed size instead of blocks (ops/kv_view.h): a sequence that grows is promised two,
  * so that a pass writes beside what it reads.
  *
- * The pass may fail at any point: until kv_step_end(..., true) no length has changed, and what was written lies
+ * The pass may fail at any point: until kv_pass_end(..., true) no length has changed, and what was written lies
  * beyond every committed length.  After opening nothing here allocates.  Not thread-safe.
  */
 #ifndef LUTRA_KV_KV_H
@@ -51,7 +51,7 @@ struct kv_settings {
     int n_row;         /* rows of a batch */
     int n_draft;       /* draft rows of a batch */
     bool by_block;     /* order of the pool (ops/kv_view.h) */
-    bool whole;        /* rows see all rows of their sequence, which one step writes (op_list.whole) */
+    bool whole;        /* rows see all rows of their sequence, which one pass writes (op_list.whole) */
     bool free_windows; /* layers with a window keep what a next row can see, and KV_SLACK positions more */
     int n_state;       /* states of recurrent layers: 1, 2 for each sequence that grows, others for reuse */
     uint8_t *state;    /* kv_state_bytes(), zero, 64-byte aligned, borrowed until kv_close; or NULL */
@@ -140,17 +140,17 @@ int32_t kv_seq_length(const struct kv_cache *kv, int32_t seq);
 
 /* For a batch that passed batch_check(): reserves the slots of its rows, copies shared tails, fills *view (borrowed
  * until the next kv_ call).  LUTRA_E_CTX_FULL: a row lies beyond its sequence's max_tok; nothing has changed. */
-int kv_step_begin(struct kv_cache *kv, const struct batch *batch, struct kv_view *view, struct lutra_error *err);
+int kv_pass_begin(struct kv_cache *kv, const struct batch *batch, struct kv_view *view, struct lutra_error *err);
 
 /* ok: the batch's ordinary rows become committed.  Not ok: the lengths stay. */
-void kv_step_end(struct kv_cache *kv, const struct batch *batch, bool ok);
+void kv_pass_end(struct kv_cache *kv, const struct batch *batch, bool ok);
 
-/* Commits draft row `row` of the last finished step and its ancestors that are drafts: their K/V are copied to
+/* Commits draft row `row` of the last finished pass and its ancestors that are drafts: their K/V are copied to
  * position order.  The other drafts of its sequence are void afterwards.  LUTRA_E_ARGUMENT: not such a row;
  * LUTRA_E_CTX_FULL: beyond max_tok. */
 int kv_commit(struct kv_cache *kv, const struct batch *batch, int32_t row, struct lutra_error *err);
 
-/* A device will read what it has nothing of yet: until the next good step, the host has written all that is in use
+/* A device will read what it has nothing of yet: until the next good pass, the host has written all that is in use
  * (kv_view.host_wrote). */
 void kv_host_wrote_all(struct kv_cache *kv);
 
@@ -161,7 +161,7 @@ struct kv_usage {
 };
 void kv_usage(const struct kv_cache *kv, struct kv_usage *out);
 
-/* K/V bytes that attention reads in a step with this view, shared blocks once (all layers).  Counted. */
+/* K/V bytes that attention reads in a pass with this view, shared blocks once (all layers).  Counted. */
 uint64_t kv_view_read_bytes(const struct kv_view *view, int n_row);
 
 #endif

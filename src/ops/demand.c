@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
  * What operations ask of whoever runs them, counted from their operands: added up once per list, multiplied out per
- * step.
+ * pass.
  */
 #include "ops/device.h"
 
@@ -37,14 +37,14 @@ static uint64_t expected_bytes(const struct demand_rates *rates, enum value_rows
     return (uint64_t)((double)rates->expert_bytes[rows] * (1 - pow(1 - rates->expert_share, (double)n)));
 }
 
-void demand_of(const struct demand_rates *rates, const struct step *step, struct demand *out)
+void demand_of(const struct demand_rates *rates, const struct pass_args *pass, struct demand *out)
 {
     const struct demand *all = &rates->rows[ROWS_ALL], *wanted = &rates->rows[ROWS_OUT];
-    uint64_t n_row = (uint64_t)step->batch->n_row, n_out = (uint64_t)step->n_out, seen = 0, near = 0;
+    uint64_t n_row = (uint64_t)pass->batch->n_row, n_out = (uint64_t)pass->n_out, seen = 0, near = 0;
     for (uint64_t r = 0; r < n_row; r++) {
         int32_t first, end;
-        kv_row_sees(&step->kv->row[r], rates->window, &first, &end);
-        seen += (uint64_t)(step->kv->row[r].n_paged + step->kv->row[r].n_path);
+        kv_row_sees(&pass->kv->row[r], rates->window, &first, &end);
+        seen += (uint64_t)(pass->kv->row[r].n_paged + pass->kv->row[r].n_path);
         near += (uint64_t)(end - first);
     }
     out->weight_bytes = (n_row ? all->weight_bytes : 0) + (n_out ? wanted->weight_bytes : 0) +

@@ -2,11 +2,11 @@
  *
  * What any processor must offer: prepare weights, run a segment of operations, say what it can do and what it costs.
  *
- * A step goes: the executor (sched/) submits segments with the tickets they depend on, and waits for the last.
+ * A pass goes: the executor (sched/) submits segments with the tickets they depend on, and waits for the last.
  * A device that runs at once (the CPU) returns a finished ticket; one that computes beside its caller (caps.async) a
  * ticket that `done` polls and `wait` waits for.  Several devices may share one operation: each computes a range of its
  * outputs (struct share), which are columns of one value [HETERO 4.2.1, weight-centric partition].  Losing a device is
- * an ordinary status, LUTRA_E_DEVICE_LOST: the step is redone from the last commit on what is left.
+ * an ordinary status, LUTRA_E_DEVICE_LOST: the pass is redone from the last commit on what is left.
  */
 #ifndef LUTRA_OPS_DEVICE_H
 #define LUTRA_OPS_DEVICE_H
@@ -35,15 +35,15 @@ struct buffer {
 struct head_parts;
 
 /* Everything one forward pass reads and writes, weights apart. */
-struct step {
+struct pass_args {
     const struct batch *batch;
     const struct kv_view *kv;
     struct buffer *value;   /* [n_value]: host = [n_row or n_out][dim] f32, dim as in op_list.value */
     const int32_t *out_row; /* [n_out] rows with a want, ascending */
     int n_out;
     int n_ctx;                 /* the longest that a sequence may become */
-    int n_ahead;               /* rows of prompts that wait for later steps */
-    struct row_result *result; /* [n_out]; row and the pointers it wants are set before the step */
+    int n_ahead;               /* rows of prompts that wait for later passes */
+    struct row_result *result; /* [n_out]; row and the pointers it wants are set before the pass */
     const atomic_bool *cancel; /* may be NULL; looked at between operations */
     struct head_parts *head;   /* where shares of OP_HEAD leave their results (head.h); NULL: it is not cut */
 };
@@ -55,16 +55,16 @@ struct row_run {
 
 /* The rows of a share, run after run: the next one behind *r, which begins as {0, 0}.  False: there is none, and r->n
  * is 0.  A share of all rows has one run. */
-bool step_next_rows(const struct step *step, enum value_rows rows, struct share share, struct row_run *r);
+bool share_next_rows(const struct pass_args *pass, enum value_rows rows, struct share share, struct row_run *r);
 
 /* How many rows of a share there are. */
-int step_count_rows(const struct step *step, enum value_rows rows, struct share share);
+int share_count_rows(const struct pass_args *pass, enum value_rows rows, struct share share);
 
 struct segment {
     const struct op *op; /* [n_op], run in order */
     int n_op;
     const struct op_list *list; /* for value dims and cache shape */
-    const struct step *step;
+    const struct pass_args *pass;
     /* Of every one of its operations.  Where it is not all: of kinds in caps.shares.  Of operations that work head by
      * head (op_by_head) its bounds are those of K/V heads.  With rows of one class: SHARED_BY_OUTPUTS, over values of
      * all rows; other rows of these are neither read nor written. */
@@ -77,13 +77,13 @@ struct ticket {
     uint64_t id; /* 0 = already finished */
 };
 
-/* What a step asks for, counted; of the cache see kv/. */
+/* What a pass asks for, counted; of the cache see kv/. */
 struct demand {
     uint64_t weight_bytes;
     uint64_t mac; /* multiply-accumulates */
 };
 
-/* The same of operations before the step is known. */
+/* The same of operations before the pass is known. */
 struct demand_rates {
     struct demand rows[2];    /* by enum value_rows: weight_bytes once, if there are such rows; mac of each */
     uint64_t seen_mac;        /* of a position that a row sees */
@@ -95,7 +95,7 @@ struct demand_rates {
 
 /* Adds an operation's, whose weights are prepared. */
 void demand_add(struct demand_rates *rates, const struct op_list *list, const struct op *op);
-void demand_of(const struct demand_rates *rates, const struct step *step, struct demand *out);
+void demand_of(const struct demand_rates *rates, const struct pass_args *pass, struct demand *out);
 
 /* A packed copy as bytes that a file can keep. */
 struct packed_view {
@@ -122,8 +122,8 @@ enum {
 };
 
 struct device_caps {
-    int max_rows;        /* rows of one step */
-    int flat_rows;       /* rows up to which a step costs about the same as one, with weights of Q4_0: `underutilized`
+    int max_rows;        /* rows of one pass */
+    int flat_rows;       /* rows up to which a pass costs about the same as one, with weights of Q4_0: `underutilized`
                             counts to this */
     size_t memory_bytes; /* budget for packed weights; 0 = host memory */
     enum device_cache cache;
@@ -141,7 +141,7 @@ struct device_ops {
     void (*close)(struct device *self);
 
     /* 0, or LUTRA_E_UNSUPPORTED with the reason in *err, for an operation of a list that op_list_check accepts.  Judges
-     * parameters, weight type and cache geometry, not sizes of a step. */
+     * parameters, weight type and cache geometry, not sizes of a pass. */
     int (*supports)(struct device *self, const struct op_list *list, const struct op *op, struct lutra_error *err);
 
     /* Prepares what weight_held says that this device is to have (a device that it does not name: all outputs), which
@@ -154,8 +154,8 @@ struct device_ops {
     int (*prepare)(struct device *self, struct weight *weight, bool *keeps_source, struct lutra_error *err);
     void (*release)(struct device *self, struct weight *weight);
 
-    /* Scratch the device needs for steps up to these sizes, and memory for what it works out about the list; called
-     * when a session opens, so that steps allocate nothing.  Grows only, and may move: not during a step.  From now on
+    /* Scratch the device needs for passes up to these sizes, and memory for what it works out about the list; called
+     * when a session opens, so that passes allocate nothing.  Grows only, and may move: not during a pass.  From now on
      * the list's operations stay as they are until it is called again, or the list is forgotten. */
     int (*reserve)(
         struct device *self, const struct op_list *list, int max_rows, int max_out, int n_ctx, struct lutra_error *err);
@@ -181,7 +181,7 @@ struct device_memory {
     void (*acquire)(struct device *self, struct buffer *buffer, struct area area);
 
     /* What a model's operations carry beside weights (norms, biases, sinks) is taken to where the device reads it, for
-     * the operations it supports; unload forgets it.  Not during a step. */
+     * the operations it supports; unload forgets it.  Not during a pass. */
     int (*load)(struct device *self, const struct op_list *list, struct lutra_error *err);
     void (*unload)(struct device *self, const struct op_list *list);
 
@@ -205,7 +205,7 @@ struct device_extras {
     /* What prepare makes, or has made, of this weight.  False: nothing that a file could keep. */
     bool (*packed)(struct device *self, const struct weight *weight, struct packed_view *out);
 
-    /* The bytes of a prepared weight's source are others now.  Allocates nothing; not during a step.  NULL: release
+    /* The bytes of a prepared weight's source are others now.  Allocates nothing; not during a pass.  NULL: release
      * and prepare. */
     void (*repack)(struct device *self, struct weight *weight);
 
@@ -215,13 +215,13 @@ struct device_extras {
     /* The same of what it has done for a list so far. */
     bool (*account)(struct device *self, const struct op_list *list, int line, char *text, size_t size);
 
-    /* What reserve has kept of a list, which is about to go.  Not during a step. */
+    /* What reserve has kept of a list, which is about to go.  Not during a pass. */
     void (*forget)(struct device *self, const struct op_list *list);
 
     /* When the segment of a ticket that is over ran, by the real clock.  False: it is not known any more. */
     bool (*ran)(struct device *self, const struct ticket *ticket, uint64_t *begin_us, uint64_t *end_us);
 
-    /* Takes part of a second; not during a step. */
+    /* Takes part of a second; not during a pass. */
     void (*peaks)(struct device *self, struct device_peaks *out);
 };
 

@@ -34,14 +34,14 @@ static int merge_top(const struct head_top *list, int n_share, struct row_result
     return n;
 }
 
-void head_merge(const struct step *step, const struct op *op, int n_share)
+void head_merge(const struct pass_args *pass, const struct op *op, int n_share)
 {
     int64_t n_part = head_units(op->weight[0]->tensor.ne[1]);
-    for (int r = 0; r < step->n_out; r++) {
-        uint32_t want = step->batch->row[step->out_row[r]].want;
-        struct row_result *out = &step->result[r];
+    for (int r = 0; r < pass->n_out; r++) {
+        uint32_t want = pass->batch->row[pass->out_row[r]].want;
+        struct row_result *out = &pass->result[r];
         if (want & (WANT_TOPK | WANT_LOGPROB))
-            out->log_sum_exp = head_log_sum_exp(step->head->part + r * n_part, n_part);
-        if (want & WANT_TOPK) out->n_top = merge_top(step->head->top + r * HEAD_SHARES, n_share, out);
+            out->log_sum_exp = head_log_sum_exp(pass->head->part + r * n_part, n_part);
+        if (want & WANT_TOPK) out->n_top = merge_top(pass->head->top + r * HEAD_SHARES, n_share, out);
     }
 }

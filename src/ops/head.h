@@ -2,9 +2,9 @@
  *
  * OP_HEAD cut between devices: each computes a range of the outputs and leaves what is merged into the results.
  *
- *     step.head = &parts;                     room for the wanted rows
+ *     pass.head = &parts;                     room for the wanted rows
  *     ... every share runs as a segment ...   (segment.share, segment.place)
- *     head_merge(&step, op, n_share);
+ *     head_merge(&pass, op, n_share);
  *
  * The log-sum-exp of a row is a sum over units of HEAD_OUTPUTS outputs, in ascending order; its best outputs are
  * ordered totally, by logit and then by lower id.  So the bits are those of one device that computes all units,
@@ -59,7 +59,7 @@ static inline bool head_is_worse(float logit, int32_t id, float than, int32_t th
 }
 
 /* Fills log_sum_exp and the best outputs of every wanted row from what n_share shares, places 0 .. n_share - 1, have
- * left in step->head; the logits, listed logits and hidden states are there already. */
-void head_merge(const struct step *step, const struct op *op, int n_share);
+ * left in pass->head; the logits, listed logits and hidden states are there already. */
+void head_merge(const struct pass_args *pass, const struct op *op, int n_share);
 
 #endif

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * What attention, kv_append and recurrent operations see of the past during one step.  Built by kv/ before the step,
+ * What attention, kv_append and recurrent operations see of the past during one pass.  Built by kv/ before the pass,
  * read-only in it.
  *
  * A block holds KV_BLOCK consecutive positions, aligned: position p of a sequence lies in slot p % KV_BLOCK of the
@@ -16,7 +16,7 @@
  * lie in different memories.
  *
  * Ordinary rows continue the tip of their sequence: they write straight into its own (never shared) tail block and
- * are committed by moving the tip.  Draft rows (ROW_DRAFT) keep their K/V in the step scratch
+ * are committed by moving the tip.  Draft rows (ROW_DRAFT) keep their K/V in the pass scratch
  *
  *     draft: [layer][K,V][n_kv_head][n_draft][d_head]
  *
@@ -150,7 +150,7 @@ struct kv_view {
     const int32_t *item_row;
     int n_item;
     const uint8_t
-        *host_wrote; /* [n_block] nonzero: copied or committed to by the host since the last good step; NULL: none */
+        *host_wrote; /* [n_block] nonzero: copied or committed to by the host since the last good pass; NULL: none */
     struct kv_states state; /* all zero where no layer has one */
 };
 

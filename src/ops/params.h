@@ -22,7 +22,7 @@ struct op_rope {
     float magnitude;      /* cos and sin are multiplied by this (YaRN's attention factor); 1 otherwise ... */
     float growth;         /* ... and by 1 + growth * log(1 + floor(pos / growth_every)) */
     int growth_every;     /* positions; at least 1 where growth is not 0 */
-    /* [n_rot/2] in place of factors, where a step's n_ctx is above short_ctx; or NULL */
+    /* [n_rot/2] in place of factors, where a pass's n_ctx is above short_ctx; or NULL */
     const float *long_factors;
     int short_ctx;
 };

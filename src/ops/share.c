@@ -6,31 +6,31 @@
 
 #include "ops/device.h"
 
-static int count(const struct step *step, enum value_rows rows)
+static int count(const struct pass_args *pass, enum value_rows rows)
 {
-    return rows == ROWS_ALL ? step->batch->n_row : step->n_out;
+    return rows == ROWS_ALL ? pass->batch->n_row : pass->n_out;
 }
 
-static bool is_bulk(const struct step *step, enum value_rows rows, int i)
+static bool is_bulk(const struct pass_args *pass, enum value_rows rows, int i)
 {
-    return (step->batch->row[rows == ROWS_ALL ? i : step->out_row[i]].want & ROW_BULK) != 0;
+    return (pass->batch->row[rows == ROWS_ALL ? i : pass->out_row[i]].want & ROW_BULK) != 0;
 }
 
-bool step_next_rows(const struct step *step, enum value_rows rows, struct share share, struct row_run *r)
+bool share_next_rows(const struct pass_args *pass, enum value_rows rows, struct share share, struct row_run *r)
 {
-    const int n = count(step, rows);
+    const int n = count(pass, rows);
     int at = r->first + r->n, end = n;
     if (share.rows != SHARE_ALL_ROWS) {
-        while (at < n && !share_has(share, is_bulk(step, rows, at))) at++;
-        for (end = at; end < n && share_has(share, is_bulk(step, rows, end));) end++;
+        while (at < n && !share_has(share, is_bulk(pass, rows, at))) at++;
+        for (end = at; end < n && share_has(share, is_bulk(pass, rows, end));) end++;
     }
     *r = (struct row_run){at, end - at};
     return r->n > 0;
 }
 
-int step_count_rows(const struct step *step, enum value_rows rows, struct share share)
+int share_count_rows(const struct pass_args *pass, enum value_rows rows, struct share share)
 {
     int sum = 0;
-    for (struct row_run r = {0}; step_next_rows(step, rows, share, &r);) sum += r.n;
+    for (struct row_run r = {0}; share_next_rows(pass, rows, share, &r);) sum += r.n;
     return sum;
 }

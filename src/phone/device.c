@@ -8,7 +8,7 @@
 
 #include "phone/graphs.h"
 
-enum { ROWS_MOST = 4096 }; /* of one step, where nothing is computed */
+enum { ROWS_MOST = 4096 }; /* of one pass, where nothing is computed */
 enum { LISTS = 4 };        /* models that have graphs: a draft model has its own */
 
 struct sim_unit {
@@ -32,7 +32,7 @@ static struct sim_unit *unit_of(const struct device *d)
 /* Of the segment's share. */
 static int rows_of(const struct segment *s, int value)
 {
-    return step_count_rows(s->step, s->list->value[value].rows, s->share);
+    return share_count_rows(s->pass, s->list->value[value].rows, s->share);
 }
 
 static double share_of(struct share share, int64_t n)
@@ -79,10 +79,10 @@ static double graph_us(const struct sim_unit *u, const struct segment *s, const 
 static double attention_us(const struct sim_unit *u, const struct segment *s, const struct op *op)
 {
     const struct op_attention *a = &op->attention;
-    const struct batch *batch = s->step->batch;
+    const struct batch *batch = s->pass->batch;
     double seen = 0, read = 0;
-    for (int r = 0; s->step->kv && r < batch->n_row; r++) {
-        double n = s->step->kv->row[r].n_paged + s->step->kv->row[r].n_path;
+    for (int r = 0; s->pass->kv && r < batch->n_row; r++) {
+        double n = s->pass->kv->row[r].n_paged + s->pass->kv->row[r].n_path;
         bool last = r + 1 == batch->n_row || batch->row[r + 1].seq != batch->row[r].seq;
         seen += n, read += last ? n : 0;
     }
@@ -136,12 +136,12 @@ static int begin_segment(
     struct sim_unit *u, const struct segment *s, uint64_t now, uint64_t *ready, struct lutra_error *err)
 {
     struct graphs *g = graphs_of(u, s->list);
-    const int first = (int)(s->op - s->list->op), n_row = s->step->batch->n_row;
+    const int first = (int)(s->op - s->list->op), n_row = s->pass->batch->n_row;
     const bool again = u->last_list == s->list && first > u->last_op;
     *ready = 0;
     u->last_list = s->list, u->last_op = first;
     if (!g) return 0;
-    if (!again && graphs_begin(g, n_row, s->step->n_ahead)) {
+    if (!again && graphs_begin(g, n_row, s->pass->n_ahead)) {
         cost_blocks(u, g, s->share, n_row);
         TRY(graphs_prompt(g, now, err));
     }
@@ -235,8 +235,8 @@ static int grow(struct sim_unit *u, struct lutra_error *err)
 static void leave_nothing(const struct segment *s)
 {
     const int n_vocab = s->list->n_vocab;
-    for (int i = 0; s->op[s->n_op - 1].kind == OP_HEAD && i < s->step->n_out; i++) {
-        struct row_result *r = &s->step->result[i];
+    for (int i = 0; s->op[s->n_op - 1].kind == OP_HEAD && i < s->pass->n_out; i++) {
+        struct row_result *r = &s->pass->result[i];
         if (r->logits) memset(r->logits, 0, (size_t)n_vocab * sizeof *r->logits);
         if (r->hidden) memset(r->hidden, 0, (size_t)s->list->d_model * sizeof *r->hidden);
         r->log_sum_exp = logf((float)n_vocab);
@@ -272,7 +272,7 @@ static int unit_submit(struct device *self, const struct segment *segment, const
     struct graphs *g = graphs_of(u, segment->list);
     if (g) {
         g->count.wait_us += e->begin_us - free_us;
-        graphs_computed(g, e->first, e->n, segment->step->batch->n_row, e->end_us);
+        graphs_computed(g, e->first, e->n, segment->pass->batch->n_row, e->end_us);
     }
     u->waited[u->n_event] = false;
     *out = (struct ticket){self, (uint64_t)++u->n_event};

@@ -39,7 +39,7 @@ struct walk {
     const int32_t *ids;
     int n_chunk, n_row;
     struct lutra_model_info info;
-    struct step step;
+    struct pass_args pass;
     char *stored; /* [n_chunk][stored_bytes]: values between two pieces; NULL: one chunk */
     size_t stored_bytes;
 };
@@ -59,7 +59,7 @@ static size_t move_values(const struct walk *w, int i, char *place, bool back)
     for (int v = 0; v < w->list->n_value; v++) {
         size_t bytes = (size_t)w->n_row * (size_t)w->list->value[v].dim * sizeof(float);
         if (op_list_is_dead(w->list, i, v)) continue;
-        if (place) memcpy(back ? w->step.value[v].host : place + at, back ? place + at : w->step.value[v].host, bytes);
+        if (place) memcpy(back ? w->pass.value[v].host : place + at, back ? place + at : w->pass.value[v].host, bytes);
         at += bytes;
     }
     return at;
@@ -88,7 +88,7 @@ static int input_of(const struct op *op)
 static int run_piece(struct walk *w, int chunk, int first, int last, struct lutra_error *err)
 {
     struct device *cpu = w->model->runtime->devices.cpu;
-    struct segment segment = {&w->list->op[first], last - first, w->list, &w->step, {0}, 0};
+    struct segment segment = {&w->list->op[first], last - first, w->list, &w->pass, {0}, 0};
     struct ticket ticket;
     char *place = w->stored ? w->stored + (size_t)chunk * w->stored_bytes : NULL;
     for (int r = 0; r < w->n_row; r++)
@@ -98,7 +98,7 @@ static int run_piece(struct walk *w, int chunk, int first, int last, struct lutr
     TRY(cpu->ops->submit(cpu, &segment, NULL, 0, &ticket, err));
     TRY(cpu->ops->wait(cpu, &ticket, err));
     const struct op *op = &w->list->op[last];
-    TRY(w->o->inputs(w->o->user, op, w->step.value[input_of(op)].host, w->n_row, err));
+    TRY(w->o->inputs(w->o->user, op, w->pass.value[input_of(op)].host, w->n_row, err));
     move_values(w, last, place, false);
     return 0;
 }
@@ -128,7 +128,7 @@ static int walk(struct walk *w, int32_t seq, struct lutra_error *err)
     struct kv_view view;
     for (int r = 0; r < w->n_row; r++)
         session_rows(w->s)[r] = (struct row){.pos = r, .seq = seq, .parent = r - 1, .want = WANT_HIDDEN};
-    TRY(session_hold(w->s, w->n_row, &view, &w->step, err));
+    TRY(session_hold(w->s, w->n_row, &view, &w->pass, err));
     turn_take(&w->model->runtime->turn, TURN_ALL);
     int rc = open_store(w, err);
     if (rc == 0) rc = run_all(w, err);

@@ -39,7 +39,7 @@ int profile_run(struct maker *m, const struct plan *plan, enum pass_class rows, 
     memset(m->gauge, 0, sizeof *m->gauge); /* pieces of a class that the pass has no rows of are not told of */
     m->waits->told = note;
     m->waits->user = m->gauge;
-    TRY(plan_run(plan, how->step[rows], m->waits, NULL, err));
+    TRY(plan_run(plan, how->pass[rows], m->waits, NULL, err));
     *us = (double)(clock_now_us(how->clock) - start);
     if (m->done < m->total) m->done++;
     if (!how->progress || !how->progress(how->user, m->done, m->total)) return 0;
@@ -195,7 +195,7 @@ static int run_trial(struct maker *m, enum pass_class rows, struct trial *t, int
     TRY(open_trial(m, t, plan, err));
     TRY(profile_run(m, plan, rows, &us, err));
     if (!m->out->pass[rows].n_row) {
-        m->out->pass[rows].n_row = m->how->step[rows]->batch->n_row;
+        m->out->pass[rows].n_row = m->how->pass[rows]->batch->n_row;
         limit(m, rows, us);
     }
     TRY(profile_run(m, plan, rows, &t->wall_us[k], err));

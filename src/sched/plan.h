@@ -4,7 +4,7 @@
  *
  *     struct plan plan;
  *     TRY(plan_open(&plan, list, devices, n_device, &err));      refuses what no device supports, by name
- *     TRY(plan_run(&plan, &step, &waits, &rescue, &err));
+ *     TRY(plan_run(&plan, &pass, &waits, &rescue, &err));
  *
  * A plan puts each operation on the first device that supports it and all that must be with it: operations over the
  * same cache, or with the same weight.  Products, the gates between them and the head are cut by outputs among that
@@ -97,7 +97,7 @@ int plan_open_cut(struct plan *plan, const struct op_list *list, struct device *
 int plan_give_weights(const struct plan *plan, struct lutra_error *err);
 
 /* The same, and all of it prepared, with what operations carry beside weights.  fetch makes the bytes of a tensor that
- * is computed; NULL: none is.  Not during a step. */
+ * is computed; NULL: none is.  Not during a pass. */
 int plan_prepare(const struct plan *plan, void (*fetch)(void *user, const struct tensor *tensor), void *user,
     struct lutra_error *err);
 
@@ -123,15 +123,15 @@ struct plan_cut plan_cut_by_class(struct device *const *device, int n_device);
 int plan_stretch(const struct op_list *list, const struct op *op);
 
 /* One forward pass: submits the pieces in order and waits for all of them, as `waits` says (waits.h; NULL: by each
- * device's wait).  Stops between pieces when step->cancel is set: LUTRA_E_CANCELLED.  When a device is lost, nothing of
- * the step counts yet: it is done again from its beginning with the plan that `rescue` (NULL: none) makes of what is
- * left.  Nothing of the step is under way when it returns.  Allocates nothing. */
+ * device's wait).  Stops between pieces when pass->cancel is set: LUTRA_E_CANCELLED.  When a device is lost, nothing of
+ * the pass counts yet: it is done again from its beginning with the plan that `rescue` (NULL: none) makes of what is
+ * left.  Nothing of the pass is under way when it returns.  Allocates nothing. */
 struct waits;
-int plan_run(const struct plan *plan, const struct step *step, struct waits *waits, const struct plan_rescue *rescue,
-    struct lutra_error *err);
+int plan_run(const struct plan *plan, const struct pass_args *pass, struct waits *waits,
+    const struct plan_rescue *rescue, struct lutra_error *err);
 
 /* Behind plan_run: what it has left of a value goes to where another plan, whose list has the value given, finds it. */
-int plan_share(const struct plan *plan, const struct step *step, int value, struct lutra_error *err);
+int plan_share(const struct plan *plan, const struct pass_args *pass, int value, struct lutra_error *err);
 
 /* Line 0, 1, ... of a report: what each device runs, then what the first of preference does not and its reason (a
  * reason that repeats itself once).  False: there is no such line. */

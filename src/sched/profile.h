@@ -85,7 +85,7 @@ struct profile_how {
     const struct op_list *list;
     struct device *const *device; /* [n_device] in order of preference */
     int n_device;
-    const struct step *step[PASS_CLASSES]; /* passes to be measured; the devices are reserved for them */
+    const struct pass_args *pass[PASS_CLASSES]; /* passes to be measured; the devices are reserved for them */
     struct clock clock;
     enum wait_mode sync;
     int reps;        /* passes of each plan that operations are measured in */

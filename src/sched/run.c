@@ -10,7 +10,7 @@
 
 struct run {
     const struct plan *plan;
-    const struct step *step;
+    const struct pass_args *pass;
     struct waits *waits;
     const struct plan_rescue *rescue;
     struct device *lost;
@@ -83,12 +83,12 @@ static int piece_before(const struct run *r, int p)
 }
 
 /* Of a value that a piece wrote, to shared memory: rows of these classes. */
-static int publish_value(struct device *d, const struct plan *plan, const struct step *step, int value,
+static int publish_value(struct device *d, const struct plan *plan, const struct pass_args *pass, int value,
     struct share share, struct lutra_error *err)
 {
     const struct value *v = &plan->list->value[value];
-    for (struct row_run rows = {0}; step_next_rows(step, v->rows, share, &rows);)
-        TRY(d->memory->publish(d, &step->value[value], area_of(v, share, rows), err));
+    for (struct row_run rows = {0}; share_next_rows(pass, v->rows, share, &rows);)
+        TRY(d->memory->publish(d, &pass->value[value], area_of(v, share, rows), err));
     return 0;
 }
 
@@ -103,7 +103,7 @@ static int publish(struct run *r, int p, struct lutra_error *err)
         uint64_t start = now(r);
         struct share share = piece->share;
         if (ordinary != bulk) share.rows = bulk ? SHARE_BULK : SHARE_ORDINARY;
-        TRY(note_loss(r, d, publish_value(d, r->plan, r->step, v, share, err)));
+        TRY(note_loss(r, d, publish_value(d, r->plan, r->pass, v, share, err)));
         tell(r, RUN_COPY, p, start, now(r));
     }
     return 0;
@@ -135,8 +135,8 @@ static void acquire(const struct run *r, const struct plan_piece *piece)
     const struct plan_move *m = &r->plan->move[piece->first_move];
     for (const struct plan_move *end = m + piece->n_move; d->memory && m < end; m++) {
         const struct value *v = &r->plan->list->value[m->value];
-        for (struct row_run rows = {0}; step_next_rows(r->step, v->rows, m->share, &rows);)
-            d->memory->acquire(d, &r->step->value[m->value], area_of(v, m->share, rows));
+        for (struct row_run rows = {0}; share_next_rows(r->pass, v->rows, m->share, &rows);)
+            d->memory->acquire(d, &r->pass->value[m->value], area_of(v, m->share, rows));
     }
 }
 
@@ -206,7 +206,7 @@ static int start(struct run *r, int p, struct lutra_error *err)
     uint64_t before_us = now(r);
     acquire(r, piece);
     if (d->memory && piece->n_move) tell(r, RUN_COPY, p, before_us, now(r));
-    struct segment segment = {&plan->list->op[piece->first], piece->n, plan->list, r->step, piece->share, 0};
+    struct segment segment = {&plan->list->op[piece->first], piece->n, plan->list, r->pass, piece->share, 0};
     if (p > plan->head && p < plan->head + plan->n_head) segment.place = p - plan->head;
     const struct ticket *after = before >= 0 && !r->over[before] ? &r->ticket[before] : NULL;
     if (r->rescue && r->rescue->hold && !is_prepared(segment.op, segment.n_op))
@@ -223,16 +223,16 @@ static int start(struct run *r, int p, struct lutra_error *err)
 static int run_pieces(struct run *r, struct lutra_error *err)
 {
     for (int p = 0; p < r->plan->n_piece; p++) {
-        if (r->step->cancel && atomic_load_explicit(r->step->cancel, memory_order_relaxed))
+        if (r->pass->cancel && atomic_load_explicit(r->pass->cancel, memory_order_relaxed))
             return lutra_fail(err, LUTRA_E_CANCELLED, "cancelled");
         TRY(start(r, p, err));
     }
     for (int p = r->n - 1; p >= 0; p--) TRY(finish(r, p, err));
-    if (r->plan->n_head) head_merge(r->step, &r->plan->list->op[r->plan->piece[r->plan->head].first], r->plan->n_head);
+    if (r->plan->n_head) head_merge(r->pass, &r->plan->list->op[r->plan->piece[r->plan->head].first], r->plan->n_head);
     return 0;
 }
 
-/* Nothing of a step that failed goes on, on the devices that are left. */
+/* Nothing of a pass that failed goes on, on the devices that are left. */
 static void settle(struct run *r)
 {
     struct lutra_error ignored;
@@ -242,49 +242,49 @@ static void settle(struct run *r)
     }
 }
 
-static int run_once(const struct plan *plan, const struct step *step, struct waits *waits,
+static int run_once(const struct plan *plan, const struct pass_args *pass, struct waits *waits,
     const struct plan_rescue *rescue, struct device **lost, struct lutra_error *err)
 {
     struct run r;
-    r.plan = plan, r.step = step, r.waits = waits, r.rescue = rescue, r.lost = NULL, r.n = 0;
+    r.plan = plan, r.pass = pass, r.waits = waits, r.rescue = rescue, r.lost = NULL, r.n = 0;
     for (int bulk = 0; bulk < 2; bulk++) {
         const struct share rows = {.rows = bulk ? SHARE_BULK : SHARE_ORDINARY};
-        r.has[bulk] = !plan->by_class || step_next_rows(step, ROWS_ALL, rows, &(struct row_run){0, 0});
+        r.has[bulk] = !plan->by_class || share_next_rows(pass, ROWS_ALL, rows, &(struct row_run){0, 0});
     }
     memset(r.told_us, 0, sizeof r.told_us);
-    if (waits) waits_begin(waits, plan, step->batch->n_row);
+    if (waits) waits_begin(waits, plan, pass->batch->n_row);
     int rc = run_pieces(&r, err);
     if (rc < 0) settle(&r);
     *lost = r.lost;
     return rc;
 }
 
-int plan_share(const struct plan *plan, const struct step *step, int value, struct lutra_error *err)
+int plan_share(const struct plan *plan, const struct pass_args *pass, int value, struct lutra_error *err)
 {
     const struct plan_writers *w = &plan->writer[value];
     for (int p = w->first; p < w->first + w->n; p++) {
         const struct plan_piece *piece = &plan->piece[p];
         struct device *d = plan->device[piece->device];
         if (!d->memory || (piece->publish[0] & piece->publish[1]) >> value & 1) continue;
-        TRY(publish_value(d, plan, step, value, piece->share, err));
+        TRY(publish_value(d, plan, pass, value, piece->share, err));
     }
     return 0;
 }
 
-int plan_run(const struct plan *plan, const struct step *step, struct waits *waits, const struct plan_rescue *rescue,
-    struct lutra_error *err)
+int plan_run(const struct plan *plan, const struct pass_args *pass, struct waits *waits,
+    const struct plan_rescue *rescue, struct lutra_error *err)
 {
     struct device *lost = NULL;
     if (!plan->n_piece) return lutra_fail(err, LUTRA_E_UNSUPPORTED, "no devices are left for the model");
-    if (plan->n_head && !step->head)
+    if (plan->n_head && !pass->head)
         return lutra_fail(err, LUTRA_E_INTERNAL, "no room for what shares of the head leave");
-    int rc = run_once(plan, step, waits, rescue, &lost, err);
+    int rc = run_once(plan, pass, waits, rescue, &lost, err);
     while (rc == LUTRA_E_DEVICE_LOST && lost && rescue) {
         TRY(rescue->replace(rescue->user, lost, err));
         for (int i = 0; i < plan->n_device; i++)
             if (plan->device[i] == lost)
                 return lutra_fail(err, LUTRA_E_INTERNAL, "the plan keeps %s, which is lost", lost->name);
-        rc = run_once(plan, step, waits, rescue, &lost, err);
+        rc = run_once(plan, pass, waits, rescue, &lost, err);
     }
     return rc;
 }

@@ -26,7 +26,7 @@ struct products {
     struct kv_view kv;
     struct batch batch;
     struct buffer value[2];
-    struct step step;
+    struct pass_args pass;
     void *bytes; /* of a weight: all have the same */
     bool loaded;
 };
@@ -61,7 +61,7 @@ static int open_products(struct products *p, int n_row, int n_in, int n_out, str
     p->list = (struct op_list){.op = p->op, .n_op = p->n, .n_value = 2, .value = {{n_in, ROWS_ALL}, {n_out, ROWS_ALL}}};
     p->batch = (struct batch){.row = p->row, .n_row = n_row};
     p->kv = (struct kv_view){.type = {QUANT_F16, QUANT_F16}};
-    p->step = (struct step){.batch = &p->batch, .kv = &p->kv, .value = p->value};
+    p->pass = (struct pass_args){.batch = &p->batch, .kv = &p->kv, .value = p->value};
     TRY(p->d->ops->supports(p->d, &p->list, p->op, err));
     for (int i = 0; i < p->n; i++) TRY(keeper->ops->prepare(keeper, &p->weight[i], &keeps, err));
     TRY(p->d->ops->reserve(p->d, &p->list, n_row, 1, KV_BLOCK, err));
@@ -92,7 +92,7 @@ static void close_products(struct products *p)
 
 static int start(struct products *p, struct ticket *ticket, struct lutra_error *err)
 {
-    struct segment segment = {.op = p->op, .n_op = p->n, .list = &p->list, .step = &p->step};
+    struct segment segment = {.op = p->op, .n_op = p->n, .list = &p->list, .pass = &p->pass};
     return p->d->ops->submit(p->d, &segment, NULL, 0, ticket, err);
 }
 

@@ -15,7 +15,7 @@ enum { DEPTH = 256, FEW_ROWS = 1, MANY_ROWS = 256, REPS = 7, PASSES = 8, LIMIT_S
 struct probe {
     lutra_session *s;
     struct kv_view view;
-    struct step step;
+    struct pass_args pass;
     bool held;
 };
 
@@ -46,7 +46,7 @@ static int open_probe(struct probe *p, lutra_model *m, int n_row, struct lutra_e
     set_rows(p->s, seq, 0, DEPTH);
     TRY(session_forward(p->s, DEPTH, false, err));
     set_rows(p->s, seq, DEPTH, n_row);
-    TRY(session_hold(p->s, n_row, &p->view, &p->step, err));
+    TRY(session_hold(p->s, n_row, &p->view, &p->pass, err));
     p->held = true;
     /* As where a plan cuts by class, which is found only now. */
     for (int i = 0; n_row > FEW_ROWS && i < n_row - 1; i++) session_rows(p->s)[i].want |= ROW_BULK;
@@ -87,7 +87,7 @@ static int measure(lutra_model *m, struct profile *out, struct telling *t, struc
         struct profile_how how = {.list = model_ops(m->model),
             .device = device,
             .n_device = model_devices(m, device),
-            .step = {&probe[PASS_FEW].step, &probe[PASS_MANY].step},
+            .pass = {&probe[PASS_FEW].pass, &probe[PASS_MANY].pass},
             .clock = m->runtime->clock,
             .sync = m->runtime->sync,
             .reps = REPS,

@@ -24,7 +24,7 @@ struct product {
     struct kv_view kv;
     struct batch batch;
     struct buffer value[2];
-    struct step step;
+    struct pass_args pass;
     float bias[MOST_OUT];
     void *rows; /* the weight's bytes begin at an odd place, as files have them */
 };
@@ -67,7 +67,7 @@ static void open_product(
     op_add_part(&p->op, &p->weight, bias ? p->bias : NULL, 1);
     p->list = (struct op_list){.op = &p->op, .n_op = 1, .n_value = 2, .value = {{n_in, ROWS_ALL}, {n_out, ROWS_ALL}}};
     p->batch = (struct batch){.row = p->row, .n_row = n_row};
-    p->step = (struct step){.batch = &p->batch, .kv = &p->kv, .value = p->value};
+    p->pass = (struct pass_args){.batch = &p->batch, .kv = &p->kv, .value = p->value};
     if (d->ops->prepare(d, &p->weight, &keeps, &err) < 0) fail_msg("%s", err.what);
     if (d->ops->reserve(d, &p->list, n_row, 1, KV_BLOCK, &err) < 0) fail_msg("%s", err.what);
     assert_int_equal(d->memory->load(d, &p->list, &err), 0);
@@ -90,7 +90,7 @@ static void close_product(struct product *p)
 static void run(struct product *p, int n_row)
 {
     struct lutra_error err = {0};
-    struct segment segment = {.op = &p->op, .n_op = 1, .list = &p->list, .step = &p->step};
+    struct segment segment = {.op = &p->op, .n_op = 1, .list = &p->list, .pass = &p->pass};
     struct ticket ticket;
     p->batch.n_row = n_row;
     if (p->d->ops->submit(p->d, &segment, NULL, 0, &ticket, &err) < 0) fail_msg("%s", err.what);
@@ -177,11 +177,11 @@ static void run_on_cpu(const struct product *gpu, struct pool *pool, int n_row, 
     p.list.op = &p.op;
     p.value[1] = (struct buffer){.host = out, .bytes = gpu->value[1].bytes};
     p.batch.n_row = n_row;
-    p.step.batch = &p.batch;
-    p.step.value = p.value;
+    p.pass.batch = &p.batch;
+    p.pass.value = p.value;
     assert_int_equal(p.d->ops->prepare(p.d, &p.weight, &keeps, &err), 0);
     assert_int_equal(p.d->ops->reserve(p.d, &p.list, n_row, 1, KV_BLOCK, &err), 0);
-    struct segment segment = {.op = &p.op, .n_op = 1, .list = &p.list, .step = &p.step};
+    struct segment segment = {.op = &p.op, .n_op = 1, .list = &p.list, .pass = &p.pass};
     assert_int_equal(p.d->ops->submit(p.d, &segment, NULL, 0, &ticket, &err), 0);
     p.d->ops->release(p.d, &p.weight);
     p.d->ops->close(p.d);

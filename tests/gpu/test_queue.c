@@ -23,7 +23,7 @@ struct list {
     struct kv_view kv;
     struct batch batch;
     struct buffer value[3];
-    struct step step;
+    struct pass_args pass;
     float w[N_OUT][N_IN], scale[N_OUT];
 };
 
@@ -43,7 +43,7 @@ static void open_list(struct list *l, struct device *d)
     l->list = (struct op_list){
         .op = l->op, .n_op = 2, .n_value = 3, .value = {{N_IN, ROWS_ALL}, {N_OUT, ROWS_ALL}, {N_OUT, ROWS_ALL}}};
     l->batch = (struct batch){.row = l->row, .n_row = N_ROW};
-    l->step = (struct step){.batch = &l->batch, .kv = &l->kv, .value = l->value};
+    l->pass = (struct pass_args){.batch = &l->batch, .kv = &l->kv, .value = l->value};
     assert_int_equal(d->ops->prepare(d, &l->weight, &keeps, &err), 0);
     assert_int_equal(d->ops->reserve(d, &l->list, N_ROW, 1, KV_BLOCK, &err), 0);
     assert_int_equal(d->memory->load(d, &l->list, &err), 0);
@@ -63,7 +63,7 @@ static void close_list(struct list *l, struct device *d)
 
 static int run_list(struct list *l, struct device *d, struct lutra_error *err)
 {
-    struct segment segment = {.op = l->op, .n_op = 2, .list = &l->list, .step = &l->step};
+    struct segment segment = {.op = l->op, .n_op = 2, .list = &l->list, .pass = &l->pass};
     struct ticket ticket;
     TRY(d->ops->submit(d, &segment, NULL, 0, &ticket, err));
     return d->ops->wait(d, &ticket, err);

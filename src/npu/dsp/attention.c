@@ -29,7 +29,7 @@ struct job {
     struct npu_attention_plan plan;
     uint8_t *tcm;
     const uint8_t *table;                              /* of exponentials */
-    const uint8_t *segments, *runs, *masks;            /* NPU pointers of the step's tables */
+    const uint8_t *segments, *runs, *masks;            /* NPU pointers of the pass's tables */
     uint32_t n_heads, n_kv_heads;                      /* query heads of a KV head */
     uint32_t row, n_batch, n_rows, segment, n_segment; /* the group; n_rows = n_batch * n_heads rows of the tile */
     uint32_t kv_head;

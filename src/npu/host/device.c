@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * The NPU device: what it can run, weights and buffers in the window, the front door of a step.
+ * The NPU device: what it can run, weights and buffers in the window, the front door of a pass.
  */
 #include "npu/host/device.h"
 
@@ -206,7 +206,7 @@ static void npu_acquire(struct device *self, struct buffer *buffer, struct area 
     b->fresh = 0, b->n_come = 0;
 }
 
-/* ---- steps ---- */
+/* ---- passes ---- */
 
 static int reserve_ops(struct npu_device *d, int n, struct lutra_error *err)
 {
@@ -241,7 +241,7 @@ static int npu_wait(struct device *self, const struct ticket *ticket, struct lut
     int rc = npu_run_drain(d, err);
     uint64_t *end_us = &d->ran[ticket->id % NPU_RAN].end_us;
     if (!*end_us) *end_us = clock_now_us(clock_real()); /* or a little sooner: nobody has looked */
-    if (rc < 0) d->step = NULL; /* a run that was stopped brings nothing, however often it is waited for */
+    if (rc < 0) d->pass = NULL; /* a run that was stopped brings nothing, however often it is waited for */
     npu_run_finish(d);
     return rc;
 }
@@ -255,7 +255,7 @@ static int npu_submit(struct device *self, const struct segment *segment, const 
     const uint64_t begin_us = clock_now_us(clock_real());
     int rc = npu_program_submit(d, segment, err);
     if (rc < 0) {
-        d->step = NULL;
+        d->pass = NULL;
         return rc;
     }
     *out = (struct ticket){self, ++d->ticket};

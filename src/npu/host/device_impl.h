@@ -40,11 +40,11 @@ struct npu_region {
     uint32_t at, bytes;
 };
 
-/* An NPU session, and what a step needs in its window. */
+/* An NPU session, and what a pass needs in its window. */
 struct npu_window {
     struct npu_transport *link;
     uint64_t weight_bytes;
-    struct npu_region tables;  /* what a step's messages refer to */
+    struct npu_region tables;  /* what a pass's messages refer to */
     struct npu_region factors; /* of massive rows */
     struct npu_region scratch; /* of the head, like the next two */
     struct npu_region results, logits;
@@ -92,7 +92,7 @@ struct npu_device {
 
     struct npu_reserved {
         int max_rows, max_out, n_ctx;
-        uint64_t value_bytes; /* of a step, in each window */
+        uint64_t value_bytes; /* of a pass, in each window */
     } most;
     struct {
         uint32_t bytes; /* of TCM, at most */
@@ -113,7 +113,7 @@ struct npu_device {
     struct {
         uint64_t begin_us, end_us; /* end 0: it is under way */
     } ran[NPU_RAN];                /* of ticket n in [n % NPU_RAN] */
-    const struct step *step;       /* whose results come back when it is waited for; NULL: none */
+    const struct pass_args *pass;  /* whose results come back when it is waited for; NULL: none */
     const struct op *segment;      /* [n_seg] its operations */
     int n_seg;
     const struct npu_buffer *cache; /* NULL: it uses none */
@@ -139,7 +139,7 @@ void npu_window_remove(struct npu_device *d); /* the last one */
  * room. */
 int npu_window_place(struct npu_device *d, uint32_t bytes, int *window, uint32_t *at, struct lutra_error *err);
 
-/* A step's memory in every window, or in one. */
+/* A pass's memory in every window, or in one. */
 int npu_window_reserve(struct npu_device *d, int window, const struct op_list *list, struct lutra_error *err);
 int npu_reserve_all(struct npu_device *d, const struct op_list *list, struct lutra_error *err);
 
@@ -223,7 +223,7 @@ int npu_program_submit(struct npu_device *d, const struct segment *segment, stru
 /* Sends the next messages of the run. */
 int npu_run_feed(struct npu_device *d, struct lutra_error *err);
 
-/* Until the run is done; cancelling the step stops it after the messages on their way. */
+/* Until the run is done; cancelling the pass stops it after the messages on their way. */
 int npu_run_drain(struct npu_device *d, struct lutra_error *err);
 
 /* Waits for what nobody waited for and forgets it. */
@@ -232,7 +232,7 @@ int npu_run_abandon(struct npu_device *d, struct lutra_error *err);
 /* After the segment is done: results and new cache rows to the host. */
 void npu_run_finish(struct npu_device *d);
 /* The one token whose logit the head itself reports for result i; NULL: none, or more, which come out of all logits. */
-const int32_t *npu_head_target(const struct step *step, int i);
-bool npu_head_brings_logits(const struct step *step, int i);
+const int32_t *npu_head_target(const struct pass_args *pass, int i);
+bool npu_head_brings_logits(const struct pass_args *pass, int i);
 
 #endif

@@ -2,7 +2,7 @@
  *
  * A segment of operations as one submission: tables, then messages.
  *
- * The messages of a step refer to tables that the host writes anew each time: tokens, rotations, slots, masks.  They
+ * The messages of a pass refer to tables that the host writes anew each time: tokens, rotations, slots, masks.  They
  * lie one behind another in one region, which the first message invalidates.
  */
 #include <string.h>
@@ -11,7 +11,7 @@
 #include "npu/host/device_impl.h"
 #include "npu/wire/planes.h"
 
-/* What the messages of a step refer to in one window. */
+/* What the messages of a pass refer to in one window. */
 struct tables {
     uint32_t used, sent;  /* bytes; the first `sent` are published */
     uint32_t pool, draft; /* window offsets of the cache */
@@ -79,7 +79,7 @@ int npu_program_ops(const struct npu_device *d, const struct op_list *list)
     return all;
 }
 
-/* A table of the step; NULL: no room, which reserve has not foreseen. */
+/* A table of the pass; NULL: no room, which reserve has not foreseen. */
 static void *take(struct program *p, size_t bytes, uint32_t *at)
 {
     struct tables *t = p->t;
@@ -92,13 +92,13 @@ static void *take(struct program *p, size_t bytes, uint32_t *at)
 
 static int no_room(const struct program *p, struct lutra_error *err)
 {
-    return lutra_fail(err, LUTRA_E_INTERNAL, "%s: the tables of a step do not fit", p->d->base.name);
+    return lutra_fail(err, LUTRA_E_INTERNAL, "%s: the tables of a pass do not fit", p->d->base.name);
 }
 
 static uint32_t rows_of(const struct program *p, int value)
 {
-    const struct step *step = p->s->step;
-    return (uint32_t)(p->s->list->value[value].rows == ROWS_OUT ? step->n_out : step->batch->n_row);
+    const struct pass_args *pass = p->s->pass;
+    return (uint32_t)(p->s->list->value[value].rows == ROWS_OUT ? pass->n_out : pass->batch->n_row);
 }
 
 /* What it has of an operation's weight: all outputs, or those of its share. */
@@ -219,7 +219,7 @@ static int constant(const struct program *p, const float *host, uint32_t *at, st
 
 static int emit_embed(struct program *p, const struct op *op, struct lutra_error *err)
 {
-    const struct batch *b = p->s->step->batch;
+    const struct batch *b = p->s->pass->batch;
     const struct packed *w = packed_of(p, op, 0);
     if (!p->t->tokens) {
         int32_t *token = take(p, (size_t)b->n_row * 4, &p->t->tokens);
@@ -263,7 +263,7 @@ static int emit_pointwise(struct program *p, const struct op *op, uint32_t code,
     const struct share share = p->s->share;
     const enum value_rows rows = p->s->list->value[op->out[0]].rows;
     if (!share_is_all(share)) {
-        for (struct row_run r = {0}; step_next_rows(p->s->step, rows, share, &r);) {
+        for (struct row_run r = {0}; share_next_rows(p->s->pass, rows, share, &r);) {
             TRY(turn(p, p->d->at, err));
             push_pointwise(p, op, code, r);
         }
@@ -394,9 +394,9 @@ static int emit_lookups(struct program *p, const struct op *op, struct stretch r
 
 static bool is_bulk(const struct program *p, int value, uint32_t i)
 {
-    const struct step *step = p->s->step;
-    int row = p->s->list->value[value].rows == ROWS_ALL ? (int)i : step->out_row[i];
-    return (step->batch->row[row].want & ROW_BULK) != 0;
+    const struct pass_args *pass = p->s->pass;
+    int row = p->s->list->value[value].rows == ROWS_ALL ? (int)i : pass->out_row[i];
+    return (pass->batch->row[row].want & ROW_BULK) != 0;
 }
 
 /* Rows of one class that follow each other, from `first` on. */
@@ -413,7 +413,7 @@ static struct stretch stretch_of(const struct program *p, int value, uint32_t fi
 static int emit_dense(struct program *p, const struct op *op, struct lutra_error *err)
 {
     const enum value_rows rows = p->s->list->value[op->in[0]].rows;
-    for (struct row_run r = {0}; step_next_rows(p->s->step, rows, p->s->share, &r);)
+    for (struct row_run r = {0}; share_next_rows(p->s->pass, rows, p->s->share, &r);)
         for (int i = 0; i < op->n_weight; i++)
             if (!packed_of(p, op, i)->lookup_rows)
                 TRY(emit_tiles(p, op, i, (struct stretch){(uint32_t)r.first, (uint32_t)r.n}, err));
@@ -459,7 +459,7 @@ static bool same_rotation(const struct op_rope *a, const struct op_rope *b)
 
 static int rope_tables(struct program *p, const struct op_rope *rope, uint32_t *at, struct lutra_error *err)
 {
-    const struct batch *b = p->s->step->batch;
+    const struct batch *b = p->s->pass->batch;
     uint32_t period = npu_rope_period(rope);
     for (int i = 0; i < p->t->n_rope; i++) {
         *at = p->t->rope[i].at;
@@ -488,8 +488,8 @@ static int emit_rope(struct program *p, const struct op *op, struct lutra_error 
 
 static int emit_append(struct program *p, const struct op *op, struct lutra_error *err)
 {
-    const struct kv_view *kv = p->s->step->kv;
-    int n_row = p->s->step->batch->n_row;
+    const struct kv_view *kv = p->s->pass->kv;
+    int n_row = p->s->pass->batch->n_row;
     if (!p->t->slots) {
         struct npu_slot *slot = take(p, (size_t)n_row * sizeof *slot, &p->t->slots);
         if (!slot) return no_room(p, err);
@@ -506,13 +506,13 @@ static int emit_append(struct program *p, const struct op *op, struct lutra_erro
 
 static int attention_tables(struct program *p, const struct op_attention *a, uint32_t *at, struct lutra_error *err)
 {
-    const struct step *step = p->s->step;
+    const struct pass_args *pass = p->s->pass;
     int n_heads = a->n_head / a->n_kv_head;
     for (int i = 0; i < p->t->n_attention; i++) {
         *at = p->t->attention[i].at;
         if (p->t->attention[i].window == a->window && p->t->attention[i].n_heads == n_heads) return 0;
     }
-    struct npu_attention_request r = {step->kv, p->t->pool, p->t->draft, step->batch->n_row, n_heads, a->window};
+    struct npu_attention_request r = {pass->kv, p->t->pool, p->t->draft, pass->batch->n_row, n_heads, a->window};
     size_t bytes = npu_attention_bytes(r.n_row, p->d->most.n_ctx, n_heads);
     uint32_t used = p->t->used;
     struct npu_attention *t = take(p, bytes, at);
@@ -545,54 +545,54 @@ static int emit_attention(struct program *p, const struct op *op, struct lutra_e
 
 static int emit_take(struct program *p, const struct op *op, struct lutra_error *err)
 {
-    const struct step *step = p->s->step;
+    const struct pass_args *pass = p->s->pass;
     if (!p->t->out_rows) {
-        int32_t *row = take(p, (size_t)step->n_out * 4, &p->t->out_rows);
+        int32_t *row = take(p, (size_t)pass->n_out * 4, &p->t->out_rows);
         if (!row) return no_room(p, err);
-        memcpy(row, step->out_row, (size_t)step->n_out * 4);
+        memcpy(row, pass->out_row, (size_t)pass->n_out * 4);
     }
     struct npu_op *m = push(p, NPU_OP_TAKE);
-    m->m = (uint32_t)step->n_out, m->n = stride_of(p, op->in[0]) / 4, m->rows = p->t->out_rows;
+    m->m = (uint32_t)pass->n_out, m->n = stride_of(p, op->in[0]) / 4, m->rows = p->t->out_rows;
     m->src = at_of(p, op->in[0]), m->src_stride = stride_of(p, op->in[0]);
     m->dst = at_of(p, op->out[0]), m->dst_stride = stride_of(p, op->out[0]);
     return 0;
 }
 
-static uint32_t want_of(const struct step *step, int i)
+static uint32_t want_of(const struct pass_args *pass, int i)
 {
-    return step->batch->row[step->result[i].row].want;
+    return pass->batch->row[pass->result[i].row].want;
 }
 
-const int32_t *npu_head_target(const struct step *step, int i)
+const int32_t *npu_head_target(const struct pass_args *pass, int i)
 {
-    const struct row *row = &step->batch->row[step->result[i].row];
+    const struct row *row = &pass->batch->row[pass->result[i].row];
     return row->want & WANT_LOGPROB && row->n_listed == 1 ? row->listed : NULL;
 }
 
-bool npu_head_brings_logits(const struct step *step, int i)
+bool npu_head_brings_logits(const struct pass_args *pass, int i)
 {
-    const struct row *row = &step->batch->row[step->result[i].row];
+    const struct row *row = &pass->batch->row[pass->result[i].row];
     return row->want & WANT_LOGITS || (row->want & WANT_LOGPROB && row->n_listed > 1);
 }
 
 static int emit_head(struct program *p, const struct op *op, struct lutra_error *err)
 {
-    const struct step *step = p->s->step;
+    const struct pass_args *pass = p->s->pass;
     struct npu_device *d = p->d;
     const struct packed *w = packed_of(p, op, 0);
-    uint32_t all = 0, rows, n_out = (uint32_t)step->n_out;
+    uint32_t all = 0, rows, n_out = (uint32_t)pass->n_out;
     d->n_vocab = w->layout.n, d->head_window = d->at;
     d->logits_stride = (uint32_t)round_up(w->layout.n, 32) * 4;
     struct npu_head_row *row = take(p, n_out * sizeof *row, &rows);
     if (!row) return no_room(p, err);
     for (uint32_t i = 0; i < n_out; i++) {
-        uint32_t want = want_of(step, (int)i);
-        const int32_t *target = npu_head_target(step, (int)i);
+        uint32_t want = want_of(pass, (int)i);
+        const int32_t *target = npu_head_target(pass, (int)i);
         all |= want;
         row[i] = (struct npu_head_row){
             .want = (want & WANT_TOPK ? NPU_HEAD_TOPK : 0) | (want & (WANT_TOPK | WANT_LOGPROB) ? NPU_HEAD_SUM : 0),
             .target = target ? (uint32_t)*target : UINT32_MAX,
-            .logits = npu_head_brings_logits(step, (int)i) ? p->w->logits.at + i * d->logits_stride : 0};
+            .logits = npu_head_brings_logits(pass, (int)i) ? p->w->logits.at + i * d->logits_stride : 0};
     }
     if (all & WANT_HIDDEN) {
         d->hidden = at_of(p, op->in[1]), d->hidden_bytes = n_out * stride_of(p, op->in[1]);
@@ -664,31 +664,31 @@ static bool uses_cache(const struct segment *s)
 static int begin(struct program *p, struct lutra_error *err)
 {
     struct npu_device *d = p->d;
-    const struct step *step = p->s->step;
+    const struct pass_args *pass = p->s->pass;
     d->cache = NULL;
-    if (step->batch->n_row > d->most.max_rows || step->n_out > d->most.max_out)
-        return lutra_fail(err, LUTRA_E_ARGUMENT, "%s: a step of %d rows, %d wanted; reserved for %d and %d",
-            d->base.name, step->batch->n_row, step->n_out, d->most.max_rows, d->most.max_out);
+    if (pass->batch->n_row > d->most.max_rows || pass->n_out > d->most.max_out)
+        return lutra_fail(err, LUTRA_E_ARGUMENT, "%s: a pass of %d rows, %d wanted; reserved for %d and %d",
+            d->base.name, pass->batch->n_row, pass->n_out, d->most.max_rows, d->most.max_out);
     for (int v = 0; v < p->s->list->n_value; v++) {
-        p->value[v] = npu_buffer_of(d, step->value[v].host);
+        p->value[v] = npu_buffer_of(d, pass->value[v].host);
         if (!p->value[v])
             return lutra_fail(err, LUTRA_E_ARGUMENT, "%s: value %d is not in its window", d->base.name, v);
     }
     if (!uses_cache(p->s)) return 0;
-    if (step->kv->type[KV_K] != QUANT_F16 || step->kv->type[KV_V] != QUANT_F16)
+    if (pass->kv->type[KV_K] != QUANT_F16 || pass->kv->type[KV_V] != QUANT_F16)
         return lutra_fail(err, LUTRA_E_UNSUPPORTED, "%s: the cache must be f16", d->base.name);
-    d->cache = npu_buffer_of(d, step->kv->pool);
-    if (!d->cache || d->cache->n_layer != step->kv->n_layer)
+    d->cache = npu_buffer_of(d, pass->kv->pool);
+    if (!d->cache || d->cache->n_layer != pass->kv->n_layer)
         return lutra_fail(err, LUTRA_E_ARGUMENT, "%s: the cache is not in its window", d->base.name);
     for (int w = 0; w < d->n_window; w++)
-        npu_cache_offsets(d->cache, step->kv, w, &p->tables[w].pool, &p->tables[w].draft);
+        npu_cache_offsets(d->cache, pass->kv, w, &p->tables[w].pool, &p->tables[w].draft);
     return 0;
 }
 
 /* Blocks that the host copied or committed to, of layers read here. */
 static void publish_cache(const struct program *p)
 {
-    const struct kv_view *kv = p->s->step->kv;
+    const struct kv_view *kv = p->s->pass->kv;
     for (int i = 0; i < p->s->n_op; i++) {
         int layer = p->s->op[i].layer;
         if (!op_info_of(p->s->op[i].kind)->reads_cache) continue;
@@ -704,7 +704,7 @@ int npu_program_submit(struct npu_device *d, const struct segment *segment, stru
     struct program p = {.d = d, .s = segment};
     TRY(begin(&p, err));
     d->head = false, d->hidden = 0;
-    d->step = segment->step, d->segment = segment->op, d->n_seg = segment->n_op;
+    d->pass = segment->pass, d->segment = segment->op, d->n_seg = segment->n_op;
     publish_cache(&p);
     for (int i = 0; i < segment->n_op; i++) TRY(emit(&p, &segment->op[i], err));
     return p.w ? end_run(&p, err) : 0;

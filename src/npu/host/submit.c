@@ -22,7 +22,7 @@ int npu_run_feed(struct npu_device *d, struct lutra_error *err)
 
 static bool cancelled(const struct npu_device *d)
 {
-    return d->step && d->step->cancel && atomic_load_explicit(d->step->cancel, memory_order_relaxed);
+    return d->pass && d->pass->cancel && atomic_load_explicit(d->pass->cancel, memory_order_relaxed);
 }
 
 int npu_run_drain(struct npu_device *d, struct lutra_error *err)
@@ -46,7 +46,7 @@ int npu_run_abandon(struct npu_device *d, struct lutra_error *err)
 {
     struct lutra_error ignored;
     int rc = 0;
-    d->step = NULL; /* may be gone */
+    d->pass = NULL; /* may be gone */
     d->n_op = d->n_sent;
     while (d->n_flight) {
         rc = npu_run_drain(d, &ignored);
@@ -59,10 +59,10 @@ int npu_run_abandon(struct npu_device *d, struct lutra_error *err)
 /* ---- what comes back ---- */
 
 /* New keys and values of a layer; rows that lie behind one another at once. */
-static void acquire_layer(struct npu_device *d, const struct step *step, int layer)
+static void acquire_layer(struct npu_device *d, const struct pass_args *pass, int layer)
 {
-    const struct kv_view *kv = step->kv;
-    int n_row = step->batch->n_row;
+    const struct kv_view *kv = pass->kv;
+    int n_row = pass->batch->n_row;
     for (int r = 0, n; r < n_row; r += n) {
         const struct kv_row *row = &kv->row[r];
         for (n = 1; r + n < n_row && row[n].block == row->block && row[n].slot == row->slot + n;) n++;
@@ -73,10 +73,10 @@ static void acquire_layer(struct npu_device *d, const struct step *step, int lay
     }
 }
 
-static void take_result(const struct npu_device *d, const struct npu_window *w, const struct step *step, int i)
+static void take_result(const struct npu_device *d, const struct npu_window *w, const struct pass_args *pass, int i)
 {
-    struct row_result *to = &step->result[i];
-    const struct row *row = &step->batch->row[to->row];
+    struct row_result *to = &pass->result[i];
+    const struct row *row = &pass->batch->row[to->row];
     uint32_t want = row->want, logits = w->logits.at + (uint32_t)i * d->logits_stride;
     const struct npu_head_result *from =
         (const struct npu_head_result *)(const void *)(w->link->base + w->results.at) + i;
@@ -84,13 +84,13 @@ static void take_result(const struct npu_device *d, const struct npu_window *w, 
     memcpy(&most, &from->most, 4);
     memcpy(&sum, &from->sum, 4);
     if (want & (WANT_TOPK | WANT_LOGPROB)) to->log_sum_exp = most + logf(sum);
-    if (npu_head_target(step, i)) memcpy(to->listed_logit, &from->target, 4);
+    if (npu_head_target(pass, i)) memcpy(to->listed_logit, &from->target, 4);
     if (want & WANT_TOPK) {
         to->n_top = (int)from->n_top;
         memcpy(to->top_id, from->id, (size_t)to->n_top * 4);
         memcpy(to->top_logit, from->logit, (size_t)to->n_top * 4);
     }
-    if (!npu_head_brings_logits(step, i)) return;
+    if (!npu_head_brings_logits(pass, i)) return;
     npu_transport_acquire(w->link, logits, d->logits_stride);
     if (want & WANT_LOGITS) memcpy(to->logits, w->link->base + logits, (size_t)d->n_vocab * 4);
     for (int k = 0; want & WANT_LOGPROB && k < row->n_listed; k++)
@@ -99,19 +99,19 @@ static void take_result(const struct npu_device *d, const struct npu_window *w, 
 
 void npu_run_finish(struct npu_device *d)
 {
-    const struct step *step = d->step;
+    const struct pass_args *pass = d->pass;
     const struct npu_window *w = &d->window[d->head_window];
-    d->step = NULL;
-    if (!step) return;
+    d->pass = NULL;
+    if (!pass) return;
     for (int i = 0; i < d->n_seg; i++)
-        if (op_info_of(d->segment[i].kind)->writes_cache) acquire_layer(d, step, d->segment[i].layer);
+        if (op_info_of(d->segment[i].kind)->writes_cache) acquire_layer(d, pass, d->segment[i].layer);
     if (d->hidden) npu_transport_acquire(w->link, d->hidden, d->hidden_bytes);
     if (d->head)
-        npu_transport_acquire(w->link, w->results.at, (uint32_t)step->n_out * (uint32_t)sizeof(struct npu_head_result));
-    for (int i = 0; i < step->n_out; i++) {
-        if (d->head) take_result(d, w, step, i);
-        if (d->hidden && step->batch->row[step->result[i].row].want & WANT_HIDDEN)
-            memcpy(step->result[i].hidden, w->link->base + d->hidden + (size_t)i * 4 * (size_t)d->d_model,
+        npu_transport_acquire(w->link, w->results.at, (uint32_t)pass->n_out * (uint32_t)sizeof(struct npu_head_result));
+    for (int i = 0; i < pass->n_out; i++) {
+        if (d->head) take_result(d, w, pass, i);
+        if (d->hidden && pass->batch->row[pass->result[i].row].want & WANT_HIDDEN)
+            memcpy(pass->result[i].hidden, w->link->base + d->hidden + (size_t)i * 4 * (size_t)d->d_model,
                 4 * (size_t)d->d_model);
     }
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * What a step's messages refer to: rotation tables, cache slots, who sees which keys (npu/wire/message.h).
+ * What a pass's messages refer to: rotation tables, cache slots, who sees which keys (npu/wire/message.h).
  *
  * Pure functions over memory of the caller; nothing allocates.
  */

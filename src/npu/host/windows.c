@@ -70,7 +70,7 @@ int npu_window_place(struct npu_device *d, uint32_t bytes, int *window, uint32_t
         bytes >> 10, d->n_window, npu_window_bytes(d) >> 10, why.what);
 }
 
-/* ---- a step's memory ---- */
+/* ---- a pass's memory ---- */
 
 /* Gives back an old region of the window and takes a larger one. */
 static int renew(struct npu_device *d, int window, struct npu_region *r, size_t want, struct lutra_error *err)

@@ -50,7 +50,7 @@ void ref_layer_norm(const float *x, const float *weight, const float *bias, floa
  * turns by theta_i = pos * freq_scale * freq_base^(-2i/n_rot) / factors[i]; the elements from n_rot on stay. */
 void ref_rope(const struct op_rope *p, int32_t pos, float *x);
 
-/* The rotation in a step of n_ctx: long_factors are taken or gone. */
+/* The rotation in a pass of n_ctx: long_factors are taken or gone. */
 struct op_rope ref_rope_in(const struct op_rope *p, int n_ctx);
 
 /* What rotation kernels take instead of angles: cs[n_rot/2][2] = cos theta_i, sin theta_i, times magnitude. */

@@ -61,12 +61,12 @@ static void an_npu_goes_on_while_nobody_waits(void **state)
         if (b.batch.n_row < 32) close_case(&b); /* no tiles */
     } while (b.batch.n_row < 32);
     b.kv = (struct kv_view){.type = {QUANT_F16, QUANT_F16}};
-    b.step = (struct step){.batch = &b.batch, .kv = &b.kv, .value = b.value};
+    b.pass = (struct pass_args){.batch = &b.batch, .kv = &b.kv, .value = b.value};
     fill(&b);
     memcpy(b.value[V_IN].host, b.want[V_IN], bytes_of(&b, V_IN));
     const struct plan_piece *piece = &b.plan.piece[0];
     struct device *npu = b.plan.device[piece->device];
-    struct segment s = {.op = b.op, .n_op = 1, .list = &b.list, .step = &b.step, .share = piece->share};
+    struct segment s = {.op = b.op, .n_op = 1, .list = &b.list, .pass = &b.pass, .share = piece->share};
     assert_string_equal(npu->name, "npu-qemu");
     const int dim = b.list.value[V_IN].dim;
     npu->memory->acquire(npu, &b.value[V_IN], area_of_all(dim, b.batch.n_row));

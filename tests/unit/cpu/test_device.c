@@ -139,7 +139,7 @@ struct bench {
     struct buffer value[N_VALUES];
     int32_t out_row[ROWS];
     struct row_result result[ROWS];
-    struct step step;
+    struct pass_args pass;
     struct segment segment;
 };
 
@@ -172,7 +172,7 @@ static void open_bench(struct bench *b, uint32_t isa, int threads, int first, in
             .n_listed = 3,
             .listed = b->listed[i]};
         for (int k = 0; k < 3; k++) b->listed[i][k] = ((first + i) * 100 + k * 333) % VOCAB;
-        if (b->row[i].want) b->out_row[b->step.n_out++] = i;
+        if (b->row[i].want) b->out_row[b->pass.n_out++] = i;
     }
     fixture_finish(&b->kv);
     b->batch = (struct batch){.row = b->row, .n_row = n};
@@ -181,7 +181,7 @@ static void open_bench(struct bench *b, uint32_t isa, int threads, int first, in
                              b->device, sizeof(float) * (size_t)(ROWS * list.value[i].dim), &b->value[i], &err),
             0);
     }
-    for (int i = 0; i < b->step.n_out; i++) {
+    for (int i = 0; i < b->pass.n_out; i++) {
         b->result[i] = (struct row_result){.row = b->out_row[i],
             .logits = malloc(VOCAB * sizeof(float)),
             .hidden = malloc(D * sizeof(float)),
@@ -189,18 +189,18 @@ static void open_bench(struct bench *b, uint32_t isa, int threads, int first, in
             .top_logit = malloc(ROW_TOPK * sizeof(float)),
             .listed_logit = malloc(ROW_LISTED * sizeof(float))};
     }
-    b->step = (struct step){.batch = &b->batch,
+    b->pass = (struct pass_args){.batch = &b->batch,
         .kv = &b->kv.view,
         .value = b->value,
         .out_row = b->out_row,
-        .n_out = b->step.n_out,
+        .n_out = b->pass.n_out,
         .result = b->result};
-    b->segment = (struct segment){.op = ops, .n_op = list.n_op, .list = &list, .step = &b->step};
+    b->segment = (struct segment){.op = ops, .n_op = list.n_op, .list = &list, .pass = &b->pass};
 }
 
 static void close_bench(struct bench *b)
 {
-    for (int i = 0; i < b->step.n_out; i++) {
+    for (int i = 0; i < b->pass.n_out; i++) {
         free(b->result[i].logits);
         free(b->result[i].hidden);
         free(b->result[i].top_id);
@@ -254,7 +254,7 @@ static void levels_agree_with_reference(void **state)
         open_bench(&b, isa, 2, 0, ROWS);
         run(&b);
         double error = 0, power = 0;
-        for (int i = 0; i < b.step.n_out; i++) {
+        for (int i = 0; i < b.pass.n_out; i++) {
             for (int v = 0; v < VOCAB; v++) {
                 double d = (double)b.result[i].logits[v] - ref.result[i].logits[v];
                 error += d * d;
@@ -280,7 +280,7 @@ static void threads_give_the_same_bits(void **state)
             open_bench(&more, isa, threads, 0, ROWS);
             run(&more);
             run(&more);
-            for (int i = 0; i < one.step.n_out; i++) assert_same(&one.result[i], &more.result[i]);
+            for (int i = 0; i < one.pass.n_out; i++) assert_same(&one.result[i], &more.result[i]);
             close_bench(&more);
         }
         close_bench(&one);
@@ -294,10 +294,10 @@ static void rows_do_not_know_their_batch(void **state)
     open_bench(&all, cpu_isa(), 2, 0, ROWS);
     run(&all);
     for (int i = 0; i < N_WEIGHTS; i++) all.device->ops->release(all.device, &weights[i]);
-    for (int i = 0; i < all.step.n_out; i++) {
+    for (int i = 0; i < all.pass.n_out; i++) {
         open_bench(&alone, cpu_isa(), 2, all.out_row[i], 1);
         run(&alone);
-        assert_int_equal(alone.step.n_out, 1);
+        assert_int_equal(alone.pass.n_out, 1);
         assert_same(&all.result[i], &alone.result[0]);
         close_bench(&alone);
     }
@@ -312,7 +312,7 @@ static void best_of_masks(struct bench *b)
     int32_t id[ROW_TOPK];
     float logit[ROW_TOPK];
     srand(3);
-    for (int i = 0; i < b->step.n_out; i++) {
+    for (int i = 0; i < b->pass.n_out; i++) {
         struct row *row = &b->row[b->result[i].row];
         int one_of = i == 1 ? VOCAB : i == 2 ? 1 : i == 3 ? 40 : 2;
         memset(allow[i], 0, sizeof allow[i]);
@@ -323,7 +323,7 @@ static void best_of_masks(struct bench *b)
         sum[i] = b->result[i].log_sum_exp;
     }
     run(b);
-    for (int i = 0; i < b->step.n_out; i++) {
+    for (int i = 0; i < b->pass.n_out; i++) {
         const struct row_result *r = &b->result[i];
         struct row *row = &b->row[r->row];
         int n = ref_top_k(r->logits, row->allow, VOCAB, ROW_TOPK, id, logit);
@@ -345,7 +345,7 @@ static void head_reports_what_is_wanted(void **state)
         float logit[ROW_TOPK];
         open_bench(&b, isa, 2, 0, ROWS);
         run(&b);
-        for (int i = 0; i < b.step.n_out; i++) {
+        for (int i = 0; i < b.pass.n_out; i++) {
             const struct row_result *r = &b.result[i];
             assert_int_equal(ref_top_k(r->logits, NULL, VOCAB, ROW_TOPK, id, logit), r->n_top);
             assert_memory_equal(id, r->top_id, sizeof id);
@@ -360,7 +360,7 @@ static void head_reports_what_is_wanted(void **state)
     }
 }
 
-static void cancelling_stops_the_step(void **state)
+static void cancelling_stops_the_pass(void **state)
 {
     struct bench b;
     struct lutra_error err = {0};
@@ -368,7 +368,7 @@ static void cancelling_stops_the_step(void **state)
     atomic_bool cancel = true;
     (void)state;
     open_bench(&b, cpu_isa(), 2, 0, 4);
-    b.step.cancel = &cancel;
+    b.pass.cancel = &cancel;
     assert_int_equal(b.device->ops->submit(b.device, &b.segment, NULL, 0, &ticket, &err), LUTRA_E_CANCELLED);
     cancel = false;
     run(&b);
@@ -435,7 +435,7 @@ static void gather_only_keeps_its_source(void **state)
     close_bench(&b);
 }
 
-/* A damaged copy is used only where nobody reads it before the step: in place, unchecked. */
+/* A damaged copy is used only where nobody reads it before the pass: in place, unchecked. */
 static void stored_copies_are_checked_where_they_are_read(void **state)
 {
     struct pool *pool;
@@ -480,7 +480,7 @@ int main(void)
     const struct CMUnitTest tests[] = {cmocka_unit_test(stored_copies_are_checked_where_they_are_read),
         cmocka_unit_test(levels_agree_with_reference), cmocka_unit_test(threads_give_the_same_bits),
         cmocka_unit_test(rows_do_not_know_their_batch), cmocka_unit_test(head_reports_what_is_wanted),
-        cmocka_unit_test(cancelling_stops_the_step), cmocka_unit_test(refuses_with_the_reason),
+        cmocka_unit_test(cancelling_stops_the_pass), cmocka_unit_test(refuses_with_the_reason),
         cmocka_unit_test(gather_only_keeps_its_source)};
     return cmocka_run_group_tests_name("cpu/device", tests, make_model, free_model);
 }

@@ -162,11 +162,11 @@ static void run(struct bench *b, enum op_kind gate, int n_op, int n)
     struct lutra_error err = {0};
     struct ticket ticket;
     struct batch batch = {.row = b->row, .n_row = n};
-    struct step step = {.batch = &batch, .value = b->value};
+    struct pass_args pass = {.batch = &batch, .value = b->value};
     make_ops(b, gate);
     b->list.n_op = n_op;
     assert_int_equal(b->device->ops->reserve(b->device, &b->list, ROWS, 1, 1, &err), 0);
-    struct segment segment = {.op = b->op, .n_op = n_op, .list = &b->list, .step = &step};
+    struct segment segment = {.op = b->op, .n_op = n_op, .list = &b->list, .pass = &pass};
     for (int i = V_GATE; i < N_VALUES; i++) memset(b->value[i].host, 0x5a, b->value[i].bytes);
     int rc = b->device->ops->submit(b->device, &segment, NULL, 0, &ticket, &err);
     if (rc < 0) fail_msg("submit: %s", err.what);

@@ -34,13 +34,13 @@ static void compare(struct device *d, struct random_list *r, int i, uint32_t see
     static float before[RL_VALUES][RL_ROWS * RL_MOST_DIM], want[RL_VALUES][RL_ROWS * RL_MOST_DIM];
     const struct op *op = &r->op[i];
     struct lutra_error err = {0};
-    struct segment segment = {op, 1, &r->list, &r->step, {0}, 0};
+    struct segment segment = {op, 1, &r->list, &r->pass, {0}, 0};
     struct ticket ticket;
     bool tame = is_tame(r, op);
     const struct kv_states *st = &r->kv.view.state;
     uint8_t *states = malloc(r->states.pool_bytes + r->states.left_bytes);
     for (int v = 0; v < RL_VALUES; v++) memcpy(before[v], r->value[v].host, r->value[v].bytes);
-    ref_run(&r->list, i, 1, &r->step);
+    ref_run(&r->list, i, 1, &r->pass);
     memcpy(states, st->pool, r->states.pool_bytes);
     memcpy(states + r->states.pool_bytes, st->left, r->states.left_bytes);
     for (int v = 0; v < RL_VALUES; v++) {
@@ -50,7 +50,7 @@ static void compare(struct device *d, struct random_list *r, int i, uint32_t see
     if (d->ops->submit(d, &segment, NULL, 0, &ticket, &err) < 0) fail_msg("list %u: %s", seed, err.what);
     for (int v = 0; v < RL_VALUES; v++) {
         const struct value *value = &r->list.value[v];
-        size_t rows = (size_t)(value->rows == ROWS_OUT ? r->step.n_out : r->batch.n_row);
+        size_t rows = (size_t)(value->rows == ROWS_OUT ? r->pass.n_out : r->batch.n_row);
         if (tame &&
             op_writes(op, v)) /* weights of f32 are multiplied as they are; a cache of f16 holds the same bits */
             assert_near(r->value[v].host, want[v], rows * (size_t)value->dim, 1e-4, op_name(op->kind), seed);

@@ -52,7 +52,7 @@ static void reserve(struct bench *b, struct random_list *r)
 
 static int submit(struct bench *b, struct random_list *r, int first, int n, struct lutra_error *err)
 {
-    struct segment segment = {&r->op[first], n, &r->list, &r->step, {0}, 0};
+    struct segment segment = {&r->op[first], n, &r->list, &r->pass, {0}, 0};
     struct ticket ticket;
     return b->device->ops->submit(b->device, &segment, NULL, 0, &ticket, err);
 }
@@ -145,7 +145,7 @@ static void run_cut(struct bench *b, struct random_list *r, uint32_t cut)
     for (int at = 0, n; at < r->list.n_op; at += n) {
         int left = r->list.n_op - at, want = 1 + (int)(cut >> (at % 16) & 3);
         n = want < left ? want : left;
-        struct segment s = {&r->op[at], n, &r->list, &r->step, {0}, 0};
+        struct segment s = {&r->op[at], n, &r->list, &r->pass, {0}, 0};
         struct ticket ticket;
         if (n == 1 && s.op->kind == OP_MATMUL) s.share.to = (int16_t)(SHARE_WHOLE / 2 + (cut >> 20));
         assert_int_equal(b->device->ops->submit(b->device, &s, NULL, 0, &ticket, NULL), 0);

@@ -30,7 +30,7 @@ struct bench {
     struct row row[ROWS];
     struct batch batch;
     struct buffer value[N_VALUES];
-    struct step step;
+    struct pass_args pass;
     uint32_t seed;
 };
 
@@ -101,18 +101,18 @@ static void make_list(struct bench *b, int n_out)
 }
 
 /* Some blocks of a prompt in bulk between other rows. */
-static void make_step(struct bench *b, int n_row)
+static void make_pass(struct bench *b, int n_row)
 {
     b->batch = (struct batch){.row = b->row, .n_row = n_row, .bulk = 32};
     for (int r = 0; r < n_row; r++) b->row[r] = (struct row){.pos = r, .parent = r - 1};
     for (int at = (int)below(b, 40); at + 32 <= n_row; at += 32 + (int)below(b, 3) * 16)
         for (int r = at; r < at + 32; r++) b->row[r].want = ROW_BULK;
-    b->step = (struct step){.batch = &b->batch, .value = b->value};
+    b->pass = (struct pass_args){.batch = &b->batch, .value = b->value};
 }
 
 static void run(struct bench *b, int device, struct share share, struct ticket *ticket)
 {
-    struct segment s = {b->op, 2, &b->list, &b->step, share, 0};
+    struct segment s = {b->op, 2, &b->list, &b->pass, share, 0};
     struct device *d = b->device[device];
     assert_int_equal(d->ops->submit(d, &s, NULL, 0, ticket, NULL), 0);
 }
@@ -152,7 +152,7 @@ static void check_cut(struct bench *b, enum quant_type type)
         assert_int_equal(b->device[0]->ops->prepare(b->device[0], &b->weight[i], &keeps, NULL), 0);
     }
     make_list(b, n_out);
-    make_step(b, n_row);
+    make_pass(b, n_row);
     struct ticket ticket;
     fill(b);
     run(b, 0, (struct share){0}, &ticket);
@@ -191,10 +191,10 @@ static void check_slice(struct bench *b, struct device *d, enum quant_type type)
     }
     make_list(b, n_out);
     assert_int_equal(d->ops->reserve(d, &b->list, ROWS, 1, 1, NULL), 0);
-    make_step(b, n_row);
+    make_pass(b, n_row);
     run(b, 0, (struct share){0}, &ticket);
     for (int v = V_GATE; v < N_VALUES; v++) memcpy(whole[v - V_GATE], b->value[v].host, b->value[v].bytes);
-    struct segment s = {b->op, 2, &b->list, &b->step, share, 0};
+    struct segment s = {b->op, 2, &b->list, &b->pass, share, 0};
     fill(b);
     if (own.n) assert_int_equal(d->ops->submit(d, &s, NULL, 0, &ticket, NULL), 0);
     for (int v = V_GATE; v < N_VALUES; v++)
@@ -268,11 +268,11 @@ static void a_failure_is_told_once(void **state)
         assert_int_equal(b.device[0]->ops->prepare(b.device[0], &b.weight[i], &keeps, NULL), 0);
     }
     make_list(&b, 64);
-    make_step(&b, 5);
-    struct step wide = b.step;
+    make_pass(&b, 5);
+    struct pass_args wide = b.pass;
     struct batch many = {.row = b.row, .n_row = ROWS + 1};
     wide.batch = &many;
-    struct segment bad = {b.op, 2, &b.list, &wide, {0}, 0}, good = {b.op, 2, &b.list, &b.step, {0}, 0};
+    struct segment bad = {b.op, 2, &b.list, &wide, {0}, 0}, good = {b.op, 2, &b.list, &b.pass, {0}, 0};
     struct device *d = b.device[1];
     assert_int_equal(d->ops->submit(d, &bad, NULL, 0, &first, &err), 0);
     assert_int_equal(d->ops->submit(d, &good, &first, 1, &second, &err), 0);

@@ -37,7 +37,7 @@ static struct {
 static bool is_held(const struct segment *s)
 {
     if (s->op != s->list->op) return false; /* not its first piece */
-    const struct batch *b = s->step->batch;
+    const struct batch *b = s->pass->batch;
     for (int r = 0; r < b->n_row; r++)
         if (meeting.every || (meeting.drafts && b->row[r].want & ROW_DRAFT)) return true;
     return false;

@@ -62,7 +62,7 @@ static void reserve(struct pair *p, const struct op_list *list, int n_row, int n
 }
 
 /* A pass whose shares are as said: all on the first device where it has all parts. */
-static int run(struct pair *p, const struct op_list *list, const struct step *step, float first, float second)
+static int run(struct pair *p, const struct op_list *list, const struct pass_args *pass, float first, float second)
 {
     static struct plan plan;
     struct plan_cut cut[8];
@@ -70,7 +70,7 @@ static int run(struct pair *p, const struct op_list *list, const struct step *st
     for (int i = 0; i < list->n_op; i++)
         cut[i] = (struct plan_cut){.n = 2, .device = {p->device[0], p->device[1]}, .part = {first, second}};
     if (plan_open_cut(&plan, list, p->device, 2, cut, &err) < 0) fail_msg("plan: %s", err.what);
-    if (plan_run(&plan, step, NULL, NULL, &err) < 0) fail_msg("run: %s", err.what);
+    if (plan_run(&plan, pass, NULL, NULL, &err) < 0) fail_msg("run: %s", err.what);
     return plan.n_piece;
 }
 
@@ -158,17 +158,17 @@ static void a_head_in_shares_has_the_bits_of_the_whole(void **state)
             out_row[r] = r;
         }
         struct batch batch = {.row = row, .n_row = n_row};
-        struct step step = {
+        struct pass_args pass = {
             .batch = &batch, .value = value, .out_row = out_row, .n_out = n_row, .result = whole.row, .head = &parts};
         reserve(&p, &list, ROWS, ROWS, 1);
         clear(&whole, n_row);
-        assert_int_equal(run(&p, &list, &step, 1, 0), 1);
+        assert_int_equal(run(&p, &list, &pass, 1, 0), 1);
         for (int again = 0; again < 2; again++) {
             memset(part, 0x7f, sizeof part); /* nothing of another pass is taken */
             memset(top, 0x7f, sizeof top);
             clear(&cut, n_row);
-            step.result = cut.row;
-            n_cut += run(&p, &list, &step, 1 + (float)below(9), 1 + (float)below(9)) == 2;
+            pass.result = cut.row;
+            n_cut += run(&p, &list, &pass, 1 + (float)below(9), 1 + (float)below(9)) == 2;
             if (!same_results(&whole, &cut, n_row)) fail_msg("%d outputs, %d rows: other results", n_out, n_row);
         }
         for (int v = 0; v < N_VALUES; v++) p.device[0]->ops->buffer_free(p.device[0], &value[v]);
@@ -193,7 +193,7 @@ struct heads {
     struct op_list list;
     struct batch batch;
     struct buffer value[A_VALUES];
-    struct step step;
+    struct pass_args pass;
     float norm[D_HEAD], first[A_VALUES][ATT_ROWS * HEADS * D_HEAD];
 };
 
@@ -243,7 +243,8 @@ static void make_past(struct heads *h)
     }
     fixture_finish(&h->kv);
     h->batch = (struct batch){.row = h->row, .n_row = n_row};
-    h->step = (struct step){.batch = &h->batch, .kv = &h->kv.view, .value = h->value, .n_ctx = FIX_TABLE * KV_BLOCK};
+    h->pass =
+        (struct pass_args){.batch = &h->batch, .kv = &h->kv.view, .value = h->value, .n_ctx = FIX_TABLE * KV_BLOCK};
 }
 
 static void rewind_heads(struct heads *h, const uint8_t *pool, const uint8_t *draft)
@@ -280,12 +281,12 @@ static void an_attention_by_heads_has_the_bits_of_the_whole(void **state)
         uint8_t *pool = copy_of(h.kv.view.pool, h.kv.pool_bytes), *draft = copy_of(h.kv.view.draft, h.kv.draft_bytes);
         reserve(&p, &h.list, ATT_ROWS, 1, FIX_TABLE * KV_BLOCK);
         rewind_heads(&h, pool, draft);
-        assert_int_equal(run(&p, &h.list, &h.step, 1, 0), 1);
+        assert_int_equal(run(&p, &h.list, &h.pass, 1, 0), 1);
         uint8_t *pool_after = copy_of(h.kv.view.pool, h.kv.pool_bytes),
                 *draft_after = copy_of(h.kv.view.draft, h.kv.draft_bytes);
         for (int v = 0; v < A_VALUES; v++) memcpy(want[v], h.value[v].host, h.value[v].bytes);
         rewind_heads(&h, pool, draft);
-        n_cut += run(&p, &h.list, &h.step, 1 + (float)below(4), 1 + (float)below(4)) == 2;
+        n_cut += run(&p, &h.list, &h.pass, 1 + (float)below(4), 1 + (float)below(4)) == 2;
         for (int v = 0; v < A_VALUES; v++)
             if (memcmp(want[v], h.value[v].host, h.value[v].bytes))
                 fail_msg("%d heads over %d, %d rows: other bits in value %d", s[0], s[1], h.batch.n_row, v);

@@ -13,7 +13,7 @@ enum { LISTS = 24 };
 
 static void assert_head(const struct random_list *r, const struct row_result *want, uint32_t seed)
 {
-    for (int i = 0; i < r->step.n_out; i++) {
+    for (int i = 0; i < r->pass.n_out; i++) {
         const struct row_result *got = &r->result[i];
         uint32_t asked = r->row[got->row].want;
         if (asked & WANT_LOGITS) assert_near(got->logits, want[i].logits, RL_VOCAB, 1e-4, "logits", seed);
@@ -30,15 +30,15 @@ static void want_head(struct random_list *r, int i, struct row_result *want)
 {
     static float logits[RL_ROWS][RL_VOCAB], hidden[RL_ROWS][RL_DIM], top_logit[RL_ROWS][ROW_TOPK];
     static int32_t top_id[RL_ROWS][ROW_TOPK];
-    struct step step = r->step;
-    for (int k = 0; k < step.n_out; k++)
+    struct pass_args pass = r->pass;
+    for (int k = 0; k < pass.n_out; k++)
         want[k] = (struct row_result){.row = r->result[k].row,
             .logits = logits[k],
             .hidden = hidden[k],
             .top_id = top_id[k],
             .top_logit = top_logit[k]};
-    step.result = want;
-    ref_run(&r->list, i, 1, &step);
+    pass.result = want;
+    ref_run(&r->list, i, 1, &pass);
 }
 
 /* Runs operation i both ways from the same values and cache. */
@@ -47,7 +47,7 @@ static void compare(struct device *d, struct random_list *r, int i, uint32_t see
     static float before[RL_VALUES][RL_ROWS * RL_MOST_DIM], want[RL_VALUES][RL_ROWS * RL_MOST_DIM];
     const struct op *op = &r->op[i];
     struct lutra_error err = {0};
-    struct segment segment = {.op = op, .n_op = 1, .list = &r->list, .step = &r->step};
+    struct segment segment = {.op = op, .n_op = 1, .list = &r->list, .pass = &r->pass};
     struct row_result head[RL_ROWS];
     struct ticket ticket;
     bool tame = is_tame(r, op);
@@ -55,7 +55,7 @@ static void compare(struct device *d, struct random_list *r, int i, uint32_t see
     if (op->kind == OP_HEAD)
         want_head(r, i, head);
     else
-        ref_run(&r->list, i, 1, &r->step);
+        ref_run(&r->list, i, 1, &r->pass);
     for (int v = 0; v < RL_VALUES; v++) {
         memcpy(want[v], r->value[v].host, r->value[v].bytes);
         memcpy(r->value[v].host, before[v], r->value[v].bytes);
@@ -67,7 +67,7 @@ static void compare(struct device *d, struct random_list *r, int i, uint32_t see
         if (d->ops->wait(d, &ticket, &err) < 0) fail_msg("list %u: %s", seed, err.what);
         for (int v = 0; v < RL_VALUES; v++) {
             const struct value *value = &r->list.value[v];
-            size_t rows = (size_t)(value->rows == ROWS_OUT ? r->step.n_out : r->batch.n_row);
+            size_t rows = (size_t)(value->rows == ROWS_OUT ? r->pass.n_out : r->batch.n_row);
             if (!op_writes(op, v)) continue;
             d->memory->publish(d, &r->value[v], area_of_all(value->dim, (int)rows), &err);
             if (tame) assert_near(r->value[v].host, want[v], rows * (size_t)value->dim, 1e-4, op_name(op->kind), seed);

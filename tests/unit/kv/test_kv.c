@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
  * The cache against a model of itself: every sequence as a plain list of tokens.  A "pass" writes each row's token
- * into its slot; after every step the whole visible context of every row and sequence must spell the right tokens, and
+ * into its slot; after every pass the whole visible context of every row and sequence must spell the right tokens, and
  * attention over it is that over the list.  Layers differ in heads and head size, share caches or have none.
  */
 #include <math.h>
@@ -325,7 +325,7 @@ static int32_t length_of(const void *kv, int32_t seq)
 }
 
 /* A pass of random rows over the open sequences. */
-static void random_step(struct fixture *f)
+static void random_pass(struct fixture *f)
 {
     int n = 0, n_draft = 0;
     for (int32_t s = 0; s < N_SEQ; s++) {
@@ -349,7 +349,7 @@ static void random_step(struct fixture *f)
     struct kv_view v;
     f->batch.n_row = n;
     assert_int_equal(batch_check(&f->batch, 1 << 30, length_of, f->kv, NULL), 0);
-    assert_int_equal(kv_step_begin(f->kv, &f->batch, &v, NULL), 0);
+    assert_int_equal(kv_pass_begin(f->kv, &f->batch, &v, NULL), 0);
     write_rows(&v, &f->batch);
     check_view(f, &v);
     for (int layer = 0; layer < N_LAYER; layer++)
@@ -357,7 +357,7 @@ static void random_step(struct fixture *f)
     check_items(f, &v);
     check_states(f, &v);
     bool ok = below(f, 5) != 0;
-    kv_step_end(f->kv, &f->batch, ok);
+    kv_pass_end(f->kv, &f->batch, ok);
     if (!ok) return;
     for (int r = 0; r < n; r++)
         if (!(f->row[r].want & ROW_DRAFT)) f->token[f->row[r].seq][f->row[r].pos] = f->row[r].token;
@@ -449,7 +449,7 @@ static void random_histories(void **state)
             if (kv_seq_grow(f->kv, s, max_tok, NULL) == 0 && max_tok > f->max_tok[s]) f->max_tok[s] = max_tok;
             break;
         }
-        default: random_step(f);
+        default: random_pass(f);
         }
         struct kv_usage u;
         kv_usage(f->kv, &u);
@@ -475,8 +475,8 @@ static void feed(struct fixture *f, int32_t seq, int n)
         int len = kv_seq_length(f->kv, seq), k = n < 64 ? n : 64;
         for (int i = 0; i < k; i++) f->row[i] = (struct row){7, len + i, seq, i - 1, 0, 0, NULL, NULL, NULL};
         f->batch.n_row = k;
-        assert_int_equal(kv_step_begin(f->kv, &f->batch, &v, NULL), 0);
-        kv_step_end(f->kv, &f->batch, true);
+        assert_int_equal(kv_pass_begin(f->kv, &f->batch, &v, NULL), 0);
+        kv_pass_end(f->kv, &f->batch, true);
         n -= k;
     }
 }
@@ -492,8 +492,8 @@ static void states_are_kept_where_they_serve(void **state)
         f->row[i] = (struct row){7, 140 + i, a, i - 1, i == 59 ? WANT_LOGITS : 0, 0, NULL, NULL, NULL};
     f->batch.n_row = 60;
     struct kv_view v;
-    assert_int_equal(kv_step_begin(f->kv, &f->batch, &v, NULL), 0);
-    kv_step_end(f->kv, &f->batch, true);
+    assert_int_equal(kv_pass_begin(f->kv, &f->batch, &v, NULL), 0);
+    kv_pass_end(f->kv, &f->batch, true);
     assert_int_equal(kv_seq_reach(f->kv, a, 200), 200);
     assert_int_equal(kv_seq_reach(f->kv, a, 199), 199);
     assert_int_equal(kv_seq_reach(f->kv, a, 198), 192); /* the last block of the prompt */
@@ -558,7 +558,7 @@ static void promises_are_kept_or_refused(void **state)
     f->row[0] = (struct row){1, 3 * KV_BLOCK, b, -1, 0, 0, NULL, NULL, NULL};
     f->batch.n_row = 1;
     struct kv_view v;
-    assert_int_equal(kv_step_begin(f->kv, &f->batch, &v, &err), LUTRA_E_CTX_FULL);
+    assert_int_equal(kv_pass_begin(f->kv, &f->batch, &v, &err), LUTRA_E_CTX_FULL);
 }
 
 /* ---- texts ---- */
@@ -576,8 +576,8 @@ static void say(struct fixture *f, int32_t seq, int base, int n, int n_prompt)
         }
         f->batch.n_row = k;
         assert_int_equal(batch_check(&f->batch, 1 << 30, length_of, f->kv, NULL), 0);
-        assert_int_equal(kv_step_begin(f->kv, &f->batch, &v, NULL), 0);
-        kv_step_end(f->kv, &f->batch, true);
+        assert_int_equal(kv_pass_begin(f->kv, &f->batch, &v, NULL), 0);
+        kv_pass_end(f->kv, &f->batch, true);
         n -= k;
     }
 }
@@ -705,7 +705,7 @@ static void layers_take_their_own(void **state)
     assert_int_equal(kv_seq_open(f->kv, 10, &a, NULL), 0);
     f->row[0] = (struct row){1, 0, a, -1, 0, 0, NULL, NULL, NULL};
     f->batch.n_row = 1;
-    assert_int_equal(kv_step_begin(f->kv, &f->batch, &v, NULL), 0);
+    assert_int_equal(kv_pass_begin(f->kv, &f->batch, &v, NULL), 0);
     assert_int_equal(kv_view_read_bytes(&v, 1), read * KV_BLOCK);
     assert_ptr_equal(kv_block_at(&v, 3, KV_V, 2), kv_block_at(&v, 0, KV_V, 2));
 }
@@ -739,9 +739,9 @@ static void windows_are_freed(void **state)
     feed(f, a, 299);
     f->row[0] = (struct row){1, 309, a, -1, 0, 0, NULL, NULL, NULL};
     f->batch.n_row = 1;
-    assert_int_equal(kv_step_begin(f->kv, &f->batch, &v, NULL), 0);
+    assert_int_equal(kv_pass_begin(f->kv, &f->batch, &v, NULL), 0);
     assert_int_equal(kv_view_read_bytes(&v, 1), sizeof(float) * 2 * KV_BLOCK * (5 * 2 * 2 * 8 + 2 * 3 * 16 + 4));
-    kv_step_end(f->kv, &f->batch, false);
+    kv_pass_end(f->kv, &f->batch, false);
 }
 
 int main(void)

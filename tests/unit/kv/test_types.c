@@ -71,7 +71,7 @@ static void keys_and_values_of_two_types(void **state)
                 (struct row){1, i < 2 ? i : 2, seq, i - 1 < 1 ? i - 1 : 1, i < 2 ? 0 : ROW_DRAFT, 0, NULL, NULL, NULL};
         struct batch batch = {.row = row, .n_row = 5};
         struct kv_view v;
-        assert_int_equal(kv_step_begin(kv, &batch, &v, NULL), 0);
+        assert_int_equal(kv_pass_begin(kv, &batch, &v, NULL), 0);
         for (int r = 0; r < 5; r++)
             for (int layer = 0; layer < 2; layer++)
                 for (int head = 0; head < two[layer].n_kv_head; head++)
@@ -83,7 +83,7 @@ static void keys_and_values_of_two_types(void **state)
                         for (size_t i = 0; i < n; i++) assert_int_equal(at[i], 0); /* nobody else's */
                         memset(at, 1 + r, n);
                     }
-        kv_step_end(kv, &batch, true);
+        kv_pass_end(kv, &batch, true);
         assert_int_equal(kv_commit(kv, &batch, 4, NULL), 0);
         for (int layer = 0; layer < 2; layer++)
             for (int side = KV_K; side <= KV_V; side++) {

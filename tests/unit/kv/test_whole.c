@@ -40,7 +40,7 @@ static void rows_of_encoders_see_the_whole_text(void **state)
             last[k] = n++;
         }
     batch.n_row = n;
-    assert_int_equal(kv_step_begin(kv, &batch, &v, NULL), 0);
+    assert_int_equal(kv_pass_begin(kv, &batch, &v, NULL), 0);
     for (int r = 0; r < n; r++) {
         int pos = row[r].pos, all = n_tok[row[r].seq == seq[1]];
         assert_int_equal(v.row[r].n_paged, all);
@@ -54,7 +54,7 @@ static void rows_of_encoders_see_the_whole_text(void **state)
     assert_int_equal(v.n_item, 3);
     assert_int_equal(
         v.item[0].n + v.item[1].n + v.item[2].n, 2 * 70 + 5); /* every row of a text reads all its blocks */
-    kv_step_end(kv, &batch, true);
+    kv_pass_end(kv, &batch, true);
     assert_int_equal(kv_seq_length(kv, seq[0]), 70);
     assert_int_equal(kv_find(kv, &(struct kv_past){.token = token, .n_token = 70, .n_prompt = 70}), 0);
     for (int k = 0; k < 2; k++) kv_seq_close(kv, seq[k]);

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT
  *
- * Random op lists that op_list_check accepts, and a step over a random cache for them:
+ * Random op lists that op_list_check accepts, and a pass over a random cache for them:
  *
  *     struct random_list r;
  *     random_list_open(&r, seed);            layers of different geometry, some sharing a cache, some without one
- *     ref_run(&r.list, 0, r.list.n_op, &r.step);      (ref_run.h)
+ *     ref_run(&r.list, 0, r.list.n_op, &r.pass);      (ref_run.h)
  *     random_list_close(&r);
  */
 #ifndef TESTS_RANDOM_LIST_H
@@ -48,7 +48,7 @@ struct random_list {
     struct row_result result[RL_ROWS];
     float logits[RL_ROWS][RL_VOCAB], hidden[RL_ROWS][RL_DIM], top_logit[RL_ROWS][ROW_TOPK];
     int32_t top_id[RL_ROWS][ROW_TOPK];
-    struct step step;
+    struct pass_args pass;
 };
 
 static inline int rl_below(struct random_list *r, int n)
@@ -195,7 +195,7 @@ static inline void rl_make_list(struct random_list *r)
     rl_push(r, &head);
 }
 
-static inline void rl_make_step(struct random_list *r)
+static inline void rl_make_pass(struct random_list *r)
 {
     static const uint32_t wants[] = {WANT_LOGITS, WANT_HIDDEN, WANT_TOPK, WANT_ALL & ~WANT_LOGPROB};
     int n = 1 + rl_below(r, RL_ROWS), n_out = 0, seq[RL_SEQS];
@@ -223,7 +223,7 @@ static inline void rl_make_step(struct random_list *r)
         r->value[v].host = aligned_alloc(64, (r->value[v].bytes + 63) / 64 * 64);
         fixture_fill_nan(r->value[v].host, r->value[v].bytes);
     }
-    r->step = (struct step){.batch = &r->batch,
+    r->pass = (struct pass_args){.batch = &r->batch,
         .kv = &r->kv.view,
         .value = r->value,
         .out_row = r->out_row,
@@ -236,7 +236,7 @@ static inline void random_list_open(struct random_list *r, uint32_t seed)
     memset(r, 0, sizeof *r);
     r->seed = seed * 2654435761u + 1;
     rl_make_list(r);
-    rl_make_step(r);
+    rl_make_pass(r);
 }
 
 static inline void random_list_close(struct random_list *r)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
  * Op lists: random ones pass op_list_check, each rule refuses the operation that breaks it by name, the walks see every
- * operand, and demand counts what a step reads.
+ * operand, and demand counts what a pass reads.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -24,7 +24,7 @@ static void random_lists_pass_and_run(void **state)
         struct lutra_error err = {0};
         random_list_open(&r, seed);
         if (op_list_check(&r.list, &err) < 0) fail_msg("list %u: %s", seed, err.what);
-        ref_run(&r.list, 0, r.list.n_op, &r.step);
+        ref_run(&r.list, 0, r.list.n_op, &r.pass);
         for (int i = 0; i < r.list.n_op; i++) {
             kinds[r.op[i].kind]++;
             if (r.op[i].kind == OP_ATTENTION) shared += r.layer[r.op[i].layer].cache != r.op[i].layer;
@@ -188,12 +188,12 @@ static void operands_are_seen(void **state)
     assert_string_equal(op_name(OP_COUNT), "unknown");
 }
 
-static struct demand demand_of_op(struct model *m, int i, const struct step *step)
+static struct demand demand_of_op(struct model *m, int i, const struct pass_args *pass)
 {
     struct demand_rates rates = {0};
     struct demand out;
     demand_add(&rates, &m->list, &m->op[i]);
-    demand_of(&rates, step, &out);
+    demand_of(&rates, pass, &out);
     return out;
 }
 
@@ -211,23 +211,23 @@ static void demand_counts_rows_and_positions(void **state)
     kv.n_row = 0;
     for (int i = 0; i < 3; i++) fixture_row(&kv, s, -1, false);
     fixture_finish(&kv);
-    struct step step = {.batch = &batch, .kv = &kv.view, .n_out = 1};
+    struct pass_args pass = {.batch = &batch, .kv = &kv.view, .n_out = 1};
     m.weight[1].held[0].bytes = 1000, m.weight[2].tensor.bytes = 64 * 32 * 4, m.weight[3].held[0].bytes = 9;
-    d = demand_of_op(&m, 0, &step);
+    d = demand_of_op(&m, 0, &pass);
     assert_true(!d.mac && !d.weight_bytes);
-    d = demand_of_op(&m, 1, &step);
+    d = demand_of_op(&m, 1, &pass);
     assert_true(d.weight_bytes == 1000 + 64 * 32 * 4 && d.mac == 3 * 64 * 64);
-    d = demand_of_op(&m, 3, &step);
+    d = demand_of_op(&m, 3, &pass);
     assert_true(!d.weight_bytes && d.mac == (71 + 72 + 73) * 2 * 4 * 16);
-    d = demand_of_op(&m, 5, &step);
+    d = demand_of_op(&m, 5, &pass);
     assert_true(d.weight_bytes == 9 && d.mac == 64 * 40);
     struct demand_rates all = {0};
     for (int i = 0; i < m.list.n_op; i++) demand_add(&all, &m.list, &m.op[i]);
-    demand_of(&all, &step, &d);
+    demand_of(&all, &pass, &d);
     assert_true(d.weight_bytes == 1000 + 64 * 32 * 4 + 9);
     assert_true(d.mac == 3 * 64 * 64 + (71 + 72 + 73) * 2 * 4 * 16 + 64 * 40);
-    step.n_out = 0; /* nobody wants anything: the head is not read */
-    d = demand_of_op(&m, 5, &step);
+    pass.n_out = 0; /* nobody wants anything: the head is not read */
+    d = demand_of_op(&m, 5, &pass);
     assert_true(!d.mac && !d.weight_bytes);
     fixture_close(&kv);
 }

@@ -85,7 +85,7 @@ static inline double clocked_op_us(struct clocked *d, const struct op *op, const
     if (!clocked_is_warm(d, op)) us += d->cold_ns * 1e-3 * (double)columns;
     enum value_rows rows = s->list->value[op->in[0]].rows;
     double mac = (double)columns * s->list->value[op->in[0]].dim;
-    mac *= step_count_rows(s->step, rows, s->share);
+    mac *= share_count_rows(s->pass, rows, s->share);
     return us + mac * d->ns_per_kmac * 1e-6 * (share_is_all(s->share) ? 1 : d->beside);
 }
 

@@ -4,7 +4,7 @@
  *
  *     struct clocked_world w;
  *     clocked_open(&w, 2);                 device 0 computes inside submit, the others beside it
- *     ... plan_run(&plan, &w.step, ...) ...
+ *     ... plan_run(&plan, &w.pass, ...) ...
  *     w.device[1].columns[op]              outputs of operation `op` that device 1 was given
  */
 #ifndef TESTS_CLOCKED_WORLD_H
@@ -28,7 +28,7 @@ struct clocked_world {
     struct buffer value[VALUE_MAX];
     struct row_result result[1];
     int32_t out_row[1];
-    struct step step;
+    struct pass_args pass;
 };
 
 /* ---- the list ---- */
@@ -131,8 +131,8 @@ static inline void clocked_open(struct clocked_world *w, int n_device)
     }
     w->batch = (struct batch){.row = w->row, .n_row = 1};
     w->row[0].want = WANT_LOGITS;
-    w->step =
-        (struct step){.batch = &w->batch, .value = w->value, .out_row = w->out_row, .n_out = 1, .result = w->result};
+    w->pass = (struct pass_args){
+        .batch = &w->batch, .value = w->value, .out_row = w->out_row, .n_out = 1, .result = w->result};
 }
 
 #endif

@@ -37,7 +37,7 @@ struct bench {
     struct batch batch;
     struct kv_view kv;
     struct buffer value[N_VALUES];
-    struct step step;
+    struct pass_args pass;
     float bias[OUT_MOST], want[N_VALUES][ROWS * OUT_MOST];
     uint32_t seed;
     uint64_t ran_until_us;

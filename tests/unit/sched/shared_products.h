@@ -21,7 +21,7 @@ static inline void check_ran(struct bench *b, struct device *d, const struct tic
 static inline void run_whole(struct bench *b, struct device *d, int i)
 {
     const struct op *op = &b->op_all[i];
-    struct segment s = {.op = op, .n_op = 1, .list = &b->list_all, .step = &b->step};
+    struct segment s = {.op = op, .n_op = 1, .list = &b->list_all, .pass = &b->pass};
     struct ticket ticket;
     for (int v = 0; v < N_VALUES; v++) {
         const int dim = b->list.value[v].dim;
@@ -147,7 +147,7 @@ static inline void check_case(struct bench *b, enum quant_type type)
 {
     open_case(b, type);
     b->kv = (struct kv_view){.type = {QUANT_F16, QUANT_F16}};
-    b->step = (struct step){.batch = &b->batch, .kv = &b->kv, .value = b->value};
+    b->pass = (struct pass_args){.batch = &b->batch, .kv = &b->kv, .value = b->value};
     fill(b);
     find_wanted(b);
     for (int v = 0; v < N_VALUES; v++) {
@@ -155,10 +155,10 @@ static inline void check_case(struct bench *b, enum quant_type type)
     }
     memcpy(b->value[V_IN].host, b->want[V_IN], bytes_of(b, V_IN));
     b->n_class += b->plan.by_class;
-    OK(plan_run(&b->plan, &b->step, NULL, NULL, &err));
+    OK(plan_run(&b->plan, &b->pass, NULL, NULL, &err));
     for (int v = 0; v < N_VALUES; v++) {
         if (v == V_ACT) continue; /* nobody reads it any more: the NPU has scaled its massive rows */
-        OK(plan_share(&b->plan, &b->step, v, &err));
+        OK(plan_share(&b->plan, &b->pass, v, &err));
         const int dim = b->list.value[v].dim;
         for (int i = 0; i < b->batch.n_row * dim; i++)
             if (memcmp(&b->want[v][i], (float *)b->value[v].host + i, sizeof(float)))

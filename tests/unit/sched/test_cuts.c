@@ -68,7 +68,7 @@ static void each_device_has_its_part(void **state)
             said(&cut[i], &w, part[i]);
         }
         assert_int_equal(plan_open_cut(&plan, &w.list, w.devices, w.n_device, cut, &err), 0);
-        assert_int_equal(plan_run(&plan, &w.step, &waits, NULL, &err), 0);
+        assert_int_equal(plan_run(&plan, &w.pass, &waits, NULL, &err), 0);
         for (int i = 0; i < w.list.n_op; i++) {
             int of = w.op[i].kind == OP_SWIGLU ? i - 1 : i; /* a gate stays where its inputs are */
             if (w.op[of].kind != OP_MATMUL) continue;
@@ -89,7 +89,7 @@ static void parts_of_lost_devices_go_to_the_others(void **state)
     clocked_open(&w, 3);
     for (int i = 0; i < w.list.n_op; i++) said(&cut[i], &w, (const int[]){4, 8, 4});
     assert_int_equal(plan_open_cut(&plan, &w.list, w.devices, 2, cut, &err), 0);
-    assert_int_equal(plan_run(&plan, &w.step, NULL, NULL, &err), 0);
+    assert_int_equal(plan_run(&plan, &w.pass, NULL, NULL, &err), 0);
     for (int i = 0; i < w.list.n_op; i++) {
         if (w.op[i].kind != OP_MATMUL) continue;
         long n = outputs_of(&w.list, &w.op[i]);
@@ -109,7 +109,7 @@ static void nothing_said_is_by_speed(void **state)
     clocked_open(&w, 2);
     w.device[1].device.caps.speed = 3;
     assert_int_equal(plan_open(&plan, &w.list, w.devices, 2, &err), 0);
-    assert_int_equal(plan_run(&plan, &w.step, NULL, NULL, &err), 0);
+    assert_int_equal(plan_run(&plan, &w.pass, NULL, NULL, &err), 0);
     for (int i = 0; i < w.list.n_op; i++)
         if (w.op[i].kind == OP_MATMUL) assert_int_equal(w.device[1].columns[i], outputs_of(&w.list, &w.op[i]) * 3 / 4);
 }

@@ -71,7 +71,7 @@ static bool next_area(const struct twin *t, int value, struct share share, int *
 {
     struct row_run r = {*at, 0};
     const int dim = dim_of(t, value);
-    step_next_rows(&t->world->r->step, t->world->r->list.value[value].rows, share, &r);
+    share_next_rows(&t->world->r->pass, t->world->r->list.value[value].rows, share, &r);
     *out = (struct area){share_columns(share, dim), dim, r.n, r.first, share.rows != SHARE_ALL_ROWS};
     *at = r.first + r.n;
     return r.n > 0;
@@ -120,11 +120,11 @@ enum { KEPT_BYTES = RL_ROWS * 8 * 2 * 64 * sizeof(float) };
 /* The rows' keys and values of the heads that an append's share does not write: to `kept`, or back from it. */
 static void keep_others(const struct twin *t, const struct op *op, struct share share, uint8_t *kept, bool back)
 {
-    const struct kv_view *kv = t->world->r->step.kv;
+    const struct kv_view *kv = t->world->r->pass.kv;
     const struct op_layer *l = &t->world->r->layer[op->layer];
     const struct columns own = share_columns(share, l->n_kv_head * l->d_head);
     size_t at = 0;
-    for (int r = 0; r < t->world->r->step.batch->n_row; r++)
+    for (int r = 0; r < t->world->r->pass.batch->n_row; r++)
         for (int h = 0; h < l->n_kv_head; h++)
             for (int side = KV_K; side <= KV_V; side++) {
                 const size_t n = kv->layer[op->layer].vec_bytes[side];
@@ -138,22 +138,22 @@ static void keep_others(const struct twin *t, const struct op *op, struct share 
 }
 
 /* The operation as a whole, into a value beside; of it the columns of its share. */
-static void run_share(struct twin *t, int i, struct step *step, struct share share)
+static void run_share(struct twin *t, int i, struct pass_args *pass, struct share share)
 {
     const struct op *op = &t->world->r->op[i];
     static float beside[OP_OUTS][RL_ROWS * RL_DIM * 4];
     struct buffer value[RL_VALUES];
-    memcpy(value, step->value, sizeof value);
+    memcpy(value, pass->value, sizeof value);
     for (int k = 0; k < op->n_out; k++) {
         assert_true(value[op->out[k]].bytes <= sizeof beside[k]);
         value[op->out[k]].host = beside[k];
-        if (op_reads(op, op->out[k])) memcpy(beside[k], step->value[op->out[k]].host, value[op->out[k]].bytes);
+        if (op_reads(op, op->out[k])) memcpy(beside[k], pass->value[op->out[k]].host, value[op->out[k]].bytes);
     }
-    struct buffer *own = step->value;
+    struct buffer *own = pass->value;
     static uint8_t kept[KEPT_BYTES];
-    step->value = value;
+    pass->value = value;
     if (op->kind == OP_KV_APPEND) keep_others(t, op, share, kept, false);
-    ref_run(&t->world->r->list, i, 1, step);
+    ref_run(&t->world->r->list, i, 1, pass);
     if (op->kind == OP_KV_APPEND) keep_others(t, op, share, kept, true);
     struct area a;
     for (int k = 0; k < op->n_out; k++)
@@ -176,14 +176,14 @@ static void check_weights(const struct twin *t, const struct op *op, struct shar
 static void run_op(struct twin *t, int i, struct share share)
 {
     const struct op *op = &t->world->r->op[i];
-    struct step step = t->world->r->step;
-    if (t->device.memory) step.value = t->own;
+    struct pass_args pass = t->world->r->pass;
+    if (t->device.memory) pass.value = t->own;
     check_weights(t, op, share);
     for (int k = 0; k < op->n_in; k++) check_input(t, i, k, share);
     if (share_is_all(share))
-        ref_run(&t->world->r->list, i, 1, &step);
+        ref_run(&t->world->r->list, i, 1, &pass);
     else
-        run_share(t, i, &step, share);
+        run_share(t, i, &pass, share);
     struct area a;
     for (int k = 0; k < op->n_out; k++)
         for (int at = 0; next_area(t, op->out[k], share, &at, &a);)
@@ -311,7 +311,7 @@ struct fixture {
     struct plan plan;
     struct waits waits;
     struct virtual_time time;
-    uint8_t *cache; /* before the step */
+    uint8_t *cache; /* before the pass */
     size_t cache_bytes, draft_bytes;
     /* of the reference's run */
     uint8_t *cache_after;
@@ -343,7 +343,7 @@ static void run_reference(struct fixture *f)
     f->cache = malloc(f->cache_bytes + f->draft_bytes + 1);
     f->cache_after = malloc(f->cache_bytes + f->draft_bytes + 1);
     save_cache(f, f->cache);
-    ref_run(&f->r.list, 0, f->r.list.n_op, &f->r.step);
+    ref_run(&f->r.list, 0, f->r.list.n_op, &f->r.pass);
     save_cache(f, f->cache_after);
     memcpy(f->logits, f->r.logits, sizeof f->logits);
     memcpy(f->hidden, f->r.hidden, sizeof f->hidden);
@@ -418,7 +418,7 @@ static void close_fixture(struct fixture *f)
     random_list_close(&f->r);
 }
 
-/* All as before the step. */
+/* All as before the pass. */
 static void rewind_all(struct fixture *f)
 {
     memcpy(f->r.kv.view.pool, f->cache, f->cache_bytes);
@@ -443,7 +443,7 @@ static void check_results(struct fixture *f, uint32_t seed)
     save_cache(f, after);
     if (memcmp(after, f->cache_after, f->cache_bytes + f->draft_bytes)) fail_msg("list %u: another cache", seed);
     free(after);
-    for (int i = 0; i < f->r.step.n_out; i++) {
+    for (int i = 0; i < f->r.pass.n_out; i++) {
         uint32_t want = f->r.row[f->r.out_row[i]].want;
         if (want & WANT_LOGITS) assert_memory_equal(f->r.logits[i], f->logits[i], sizeof f->logits[i]);
         if (want & WANT_HIDDEN) assert_memory_equal(f->r.hidden[i], f->hidden[i], sizeof f->hidden[i]);
@@ -485,7 +485,7 @@ static void play(struct fixture *f, uint32_t seed)
     for (int i = 0; i < f->r.n_weight; i++) memset(f->r.weight[i].held, 0, sizeof f->r.weight[i].held);
     assert_int_equal(plan_give_weights(&f->plan, &err), 0);
     f->world.n_mixed += plan_mixes(&f->plan);
-    if (plan_run(&f->plan, &f->r.step, &f->waits, &rescue, &err) < 0) fail_msg("list %u: %s", seed, err.what);
+    if (plan_run(&f->plan, &f->r.pass, &f->waits, &rescue, &err) < 0) fail_msg("list %u: %s", seed, err.what);
     check_results(f, seed);
 }
 
@@ -560,7 +560,7 @@ static void what_is_left_out_hides_nothing(void **state)
         rewind_all(&f);
         assert_int_equal(plan_open_cut(&f.plan, &f.r.list, f.left, DEVICES, f.cut, &err), 0);
         assert_int_equal(plan_give_weights(&f.plan, &err), 0);
-        if (plan_run(&f.plan, &f.r.step, &f.waits, NULL, &err) < 0) fail_msg("list %u: %s", seed, err.what);
+        if (plan_run(&f.plan, &f.r.pass, &f.waits, NULL, &err) < 0) fail_msg("list %u: %s", seed, err.what);
         check_results(&f, seed);
         assert_true(f.plan.by_class && f.world.n_class > 0);
         close_fixture(&f);
@@ -597,13 +597,13 @@ static void a_list_goes_on_where_another_ended(void **state)
             fail_msg("list %u: %s", seed, err.what);
         assert_int_equal(plan_give_weights(&f.plan, &err), 0);
         assert_int_equal(plan_give_weights(&next, &err), 0);
-        assert_int_equal(plan_run(&f.plan, &f.r.step, &f.waits, NULL, &err), 0);
+        assert_int_equal(plan_run(&f.plan, &f.r.pass, &f.waits, NULL, &err), 0);
         for (int v = 0; v < RL_VALUES; v++) {
             if (!(rest.given >> v & 1)) continue;
-            assert_int_equal(plan_share(&f.plan, &f.r.step, v, &err), 0);
+            assert_int_equal(plan_share(&f.plan, &f.r.pass, v, &err), 0);
             n_given++;
         }
-        assert_int_equal(plan_run(&next, &f.r.step, NULL, NULL, &err), 0);
+        assert_int_equal(plan_run(&next, &f.r.pass, NULL, NULL, &err), 0);
         check_results(&f, seed);
         close_fixture(&f);
     }

@@ -74,7 +74,7 @@ static void a_layer_is_asked_for_when_it_is_reached(void **state)
     (void)state;
     for (int n_device = 1; n_device <= CLOCKED_DEVICES; n_device++) {
         open_world(&plan, &waits, n_device, -2);
-        if (plan_run(&plan, &w.step, &waits, &rescue, &err)) fail_msg("%s", err.what);
+        if (plan_run(&plan, &w.pass, &waits, &rescue, &err)) fail_msg("%s", err.what);
         for (int i = 0; i < w.list.n_op; i++)
             for (int k = 0; k < w.op[i].n_weight; k++) {
                 assert_true(weight_is_ready(w.op[i].weight[k], NULL));
@@ -84,7 +84,7 @@ static void a_layer_is_asked_for_when_it_is_reached(void **state)
         long before[CLOCKED_OPS];
         memcpy(before, w.device[0].columns, sizeof before);
         const int n_call = asked.n_call;
-        assert_int_equal(plan_run(&plan, &w.step, &waits, &rescue, &err), 0);
+        assert_int_equal(plan_run(&plan, &w.pass, &waits, &rescue, &err), 0);
         assert_int_equal(asked.n_call, n_call); /* all are there */
         for (int i = 0; i < w.list.n_op; i++)   /* the same is computed as without holding */
             assert_int_equal(w.device[0].columns[i], 2 * before[i]);
@@ -99,7 +99,7 @@ static void what_fails_late_fails_the_pass(void **state)
     (void)state;
     for (int n_device = 1; n_device <= CLOCKED_DEVICES; n_device++) {
         open_world(&plan, &waits, n_device, 1);
-        assert_int_equal(plan_run(&plan, &w.step, &waits, &rescue, &err), LUTRA_E_IO);
+        assert_int_equal(plan_run(&plan, &w.pass, &waits, &rescue, &err), LUTRA_E_IO);
         assert_string_equal(err.what, "tensor of layer 1");
         for (int i = 0; i < w.list.n_op; i++) assert_true(w.op[i].layer < 2 || !has_run(i));
         assert_true(has_run(1) && !has_run(w.list.n_op - 1));

@@ -77,7 +77,7 @@ struct bench {
     struct op_layer layer[4];
     struct op_list list;
     struct buffer value[4];
-    struct step step;
+    struct pass_args pass;
     struct plan plan;
 };
 
@@ -100,8 +100,8 @@ static void prepare(struct bench *b)
     b->op[3] = op_make(OP_ADD, 3, 2, 0, 3);
     for (int i = 0; i < 4; i++) b->layer[i] = (struct op_layer){.cache = i};
     b->list = (struct op_list){.op = b->op, .n_op = 4, .n_value = 4, .layer = b->layer, .n_layer = 4};
-    b->step.value = b->value;
-    b->step.batch = &one_row;
+    b->pass.value = b->value;
+    b->pass.batch = &one_row;
 }
 
 static void splits_by_device(void **state)
@@ -111,7 +111,7 @@ static void splits_by_device(void **state)
     prepare(&b);
     assert_int_equal(plan_open(&b.plan, &b.list, b.devices, 2, NULL), 0);
     assert_int_equal(b.plan.n_piece, 3);
-    assert_int_equal(plan_run(&b.plan, &b.step, NULL, NULL, NULL), 0);
+    assert_int_equal(plan_run(&b.plan, &b.pass, NULL, NULL, NULL), 0);
     /* One value goes to the CPU, which works where it lies then, one comes back; the one that the CPU did not touch
      * stays. */
     assert_string_equal(b.log, "npu:0+2@0 w p cpu:2+1@0 w a npu:3+1@0 w ");
@@ -131,15 +131,15 @@ static void another_plan_finds_what_one_has_left(void **state)
     static struct plan next;
     prepare(&b);
     assert_int_equal(plan_open(&b.plan, &b.list, b.devices, 2, NULL), 0);
-    assert_int_equal(plan_run(&b.plan, &b.step, NULL, NULL, NULL), 0);
+    assert_int_equal(plan_run(&b.plan, &b.pass, NULL, NULL, NULL), 0);
     b.log[0] = 0;
-    for (int v = 0; v < 3; v++) assert_int_equal(plan_share(&b.plan, &b.step, v, NULL), 0);
+    for (int v = 0; v < 3; v++) assert_int_equal(plan_share(&b.plan, &b.pass, v, NULL), 0);
     assert_string_equal(b.log, "p "); /* value 0: 1 was handed over, 2 is the CPU's */
     b.log[0] = 0;
     struct op_list list = b.list;
     list.op = b.op + 2, list.n_op = 2, list.given = 1u << 0 | 1u << 1;
     assert_int_equal(plan_open(&next, &list, b.devices, 2, NULL), 0);
-    assert_int_equal(plan_run(&next, &b.step, NULL, NULL, NULL), 0);
+    assert_int_equal(plan_run(&next, &b.pass, NULL, NULL, NULL), 0);
     assert_string_equal(b.log, "cpu:0+1@0 w a a npu:1+1@0 w ");
 }
 
@@ -212,7 +212,7 @@ static void refuses_by_name(void **state)
     b.cpu.kinds = 0;
     assert_int_equal(plan_open(&b.plan, &b.list, b.devices, 2, &err), LUTRA_E_UNSUPPORTED);
     assert_string_equal(err.what, "operation rope of layer 2: cpu cannot");
-    assert_int_equal(plan_run(&b.plan, &b.step, NULL, NULL, &err), LUTRA_E_UNSUPPORTED);
+    assert_int_equal(plan_run(&b.plan, &b.pass, NULL, NULL, &err), LUTRA_E_UNSUPPORTED);
     assert_string_equal(b.log, "");
 }
 
@@ -223,13 +223,13 @@ static void stops_between_pieces(void **state)
     atomic_bool cancel = false;
     prepare(&b);
     assert_int_equal(plan_open(&b.plan, &b.list, b.devices, 2, NULL), 0);
-    b.step.cancel = &cancel;
+    b.pass.cancel = &cancel;
     b.npu.cancel_in_submit = &cancel;
-    assert_int_equal(plan_run(&b.plan, &b.step, NULL, NULL, NULL), LUTRA_E_CANCELLED);
+    assert_int_equal(plan_run(&b.plan, &b.pass, NULL, NULL, NULL), LUTRA_E_CANCELLED);
     assert_string_equal(b.log, "npu:0+2@0 w "); /* nothing is under way any more */
     atomic_store(&cancel, false);
     b.npu.fail = LUTRA_E_DEVICE_LOST;
-    assert_int_equal(plan_run(&b.plan, &b.step, NULL, NULL, NULL), LUTRA_E_DEVICE_LOST);
+    assert_int_equal(plan_run(&b.plan, &b.pass, NULL, NULL, NULL), LUTRA_E_DEVICE_LOST);
 }
 
 /* The devices that are left. */
@@ -253,7 +253,7 @@ static int keep_it(void *user, struct device *lost, struct lutra_error *err)
     return 0;
 }
 
-/* In the third piece a device goes away: all of the step is done again, and nothing of it is handed over. */
+/* In the third piece a device goes away: all of the pass is done again, and nothing of it is handed over. */
 static void a_lost_device_is_replaced(void **state)
 {
     (void)state;
@@ -263,15 +263,15 @@ static void a_lost_device_is_replaced(void **state)
     prepare(&b);
     assert_int_equal(plan_open(&b.plan, &b.list, b.devices, 2, NULL), 0);
     b.npu.fail = LUTRA_E_DEVICE_LOST, b.npu.fail_at = 3;
-    assert_int_equal(plan_run(&b.plan, &b.step, NULL, &rescue, NULL), 0);
+    assert_int_equal(plan_run(&b.plan, &b.pass, NULL, &rescue, NULL), 0);
     assert_string_equal(b.log, "npu:0+2@0 w p cpu:2+1@0 w a npu:3+1@0 ! cpu:0+4@0 w ");
     rescue.replace = refuse;
     assert_int_equal(plan_open(&b.plan, &b.list, b.devices, 2, NULL), 0);
-    assert_int_equal(plan_run(&b.plan, &b.step, NULL, &rescue, &err), LUTRA_E_NO_MEMORY);
+    assert_int_equal(plan_run(&b.plan, &b.pass, NULL, &rescue, &err), LUTRA_E_NO_MEMORY);
     assert_string_equal(err.what, "no room for its weights");
     rescue.replace = keep_it;
     assert_int_equal(plan_open(&b.plan, &b.list, b.devices, 2, NULL), 0);
-    assert_int_equal(plan_run(&b.plan, &b.step, NULL, &rescue, &err), LUTRA_E_INTERNAL);
+    assert_int_equal(plan_run(&b.plan, &b.pass, NULL, &rescue, &err), LUTRA_E_INTERNAL);
     assert_string_equal(err.what, "the plan keeps npu, which is lost");
 }
 

@@ -21,7 +21,7 @@ enum { REPS = 7, PASSES = 8 };
 struct bench {
     struct clocked_world w;
     struct batch many;
-    struct step step[PASS_CLASSES];
+    struct pass_args pass[PASS_CLASSES];
     struct profile p;
     double limit_us;
 };
@@ -30,8 +30,8 @@ static void open_bench(struct bench *b, int n_device)
 {
     clocked_open(&b->w, n_device);
     b->many = (struct batch){.row = b->w.row, .n_row = CLOCKED_ROWS};
-    b->step[PASS_FEW] = b->step[PASS_MANY] = b->w.step;
-    b->step[PASS_MANY].batch = &b->many;
+    b->pass[PASS_FEW] = b->pass[PASS_MANY] = b->w.pass;
+    b->pass[PASS_MANY].batch = &b->many;
     for (int r = 1; r < CLOCKED_ROWS; r++) b->w.row[r].want = ROW_BULK;
 }
 
@@ -40,7 +40,7 @@ static int make(struct bench *b, int (*progress)(void *, uint64_t, uint64_t), vo
     struct profile_how how = {.list = &b->w.list,
         .device = b->w.devices,
         .n_device = b->w.n_device,
-        .step = {&b->step[PASS_FEW], &b->step[PASS_MANY]},
+        .pass = {&b->pass[PASS_FEW], &b->pass[PASS_MANY]},
         .clock = clock_virtual(&b->w.time),
         .sync = WAIT_BLOCK,
         .reps = REPS,
@@ -86,7 +86,7 @@ static double with_part(struct bench *b, enum pass_class rows, struct profile_ki
     assert_int_equal(plan_open_cut(&plan, &b->w.list, b->w.devices, b->w.n_device, cut, &err), 0);
     waits_init(&waits, clock_virtual(&b->w.time), WAIT_BLOCK);
     uint64_t start = b->w.time.now_us;
-    assert_int_equal(plan_run(&plan, &b->step[rows], &waits, NULL, &err), 0);
+    assert_int_equal(plan_run(&plan, &b->pass[rows], &waits, NULL, &err), 0);
     memcpy(k->of[rows].part, was, sizeof was);
     return (double)(b->w.time.now_us - start);
 }
@@ -286,7 +286,7 @@ static void what_is_left_is_solved(void **state)
         assert_int_equal(plan.n_device, 2);
         waits_init(&waits, clock_virtual(&b.w.time), WAIT_BLOCK);
         uint64_t start = b.w.time.now_us;
-        assert_int_equal(plan_run(&plan, &b.step[PASS_MANY], &waits, NULL, NULL), 0);
+        assert_int_equal(plan_run(&plan, &b.pass[PASS_MANY], &waits, NULL, NULL), 0);
         double us = (double)(b.w.time.now_us - start), one = b.p.pass[PASS_MANY].measured[PLAN_ONE].us;
         if (lost == 2) {
             open_bench(&two, 2);
@@ -420,7 +420,7 @@ static void devices_that_say_nothing(void **state)
         assert_int_equal(plan_open_cut(&plan, &b.w.list, b.w.devices, 2, cut, &err), 0);
         waits_init(&waits, clock_virtual(&b.w.time), WAIT_BLOCK);
         waits.told = told, waits.user = &seen;
-        assert_int_equal(plan_run(&plan, &b.step[PASS_FEW], &waits, NULL, &err), 0);
+        assert_int_equal(plan_run(&plan, &b.pass[PASS_FEW], &waits, NULL, &err), 0);
         assert_int_equal(seen.n, plan.n_piece);
     }
 }

@@ -93,7 +93,7 @@ static void open_world(double ns_per_kmac)
 static double pass_us(bool reads)
 {
     struct lutra_error err = {.what = ""};
-    if (plan_run(&plan, &w.step, &waits, reads ? &rescue : NULL, &err)) fail_msg("%s", err.what);
+    if (plan_run(&plan, &w.pass, &waits, reads ? &rescue : NULL, &err)) fail_msg("%s", err.what);
     return (double)w.time.now_us;
 }
 

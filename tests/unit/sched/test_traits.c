@@ -89,13 +89,13 @@ static int submit(struct device *self, const struct segment *s, const struct tic
     struct double_ *d = of(self);
     double us = 0, gbs = d->gbs, all = 0;
     (void)after, (void)n_after, (void)err;
-    for (int side = KV_K; side <= KV_V; side++) assert_int_equal(s->step->kv->type[side], QUANT_F16); /* an NPU asks */
+    for (int side = KV_K; side <= KV_V; side++) assert_int_equal(s->pass->kv->type[side], QUANT_F16); /* an NPU asks */
     for (int i = 0; i < DEVICES; i++) all += d->world->d[i].n_prepared ? d->world->d[i].gbs : 0;
     if (d->world->gbs > 0 && all > d->world->gbs) gbs *= d->world->gbs / all;
     for (int i = 0; i < s->n_op; i++) {
         const struct tensor *t = &s->op[i].weight[0]->tensor;
         double weights = (double)t->ne[0] * (double)t->ne[1];
-        int rows = (s->step->batch->n_row + d->stage - 1) / d->stage * d->stage;
+        int rows = (s->pass->batch->n_row + d->stage - 1) / d->stage * d->stage;
         us += fmax(weights * rows * d->ns_per_kmac * 1e-6 + weights * d->load_ns * 1e-3, (double)t->bytes / gbs / 1e3);
     }
     d->end_us = clock_now_us(clock_virtual(&d->world->time)) + (uint64_t)(us + 0.5);

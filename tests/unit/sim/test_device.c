@@ -109,7 +109,7 @@ static void open_world(int rows)
     memset(&view, 0, sizeof view);
     for (int r = 0; r < rows; r++) seen[r].n_paged = r + 1;
     view.row = seen;
-    world.batch.n_row = rows, world.step.kv = &view;
+    world.batch.n_row = rows, world.pass.kv = &view;
 }
 
 static void open_devices(struct device *d[SIM_DEVICES])
@@ -152,7 +152,7 @@ static void tell_times(const struct plan *plan, struct device *const *d)
 {
     for (int p = 0; p < plan->n_piece; p++) {
         const struct plan_piece *piece = &plan->piece[p];
-        const struct segment s = {&world.list.op[piece->first], piece->n, &world.list, &world.step, piece->share, 0};
+        const struct segment s = {&world.list.op[piece->first], piece->n, &world.list, &world.pass, piece->share, 0};
         int part =
             share_is_whole(s.share) ? WHOLE : (int)lround((s.share.to - s.share.from) * WHOLE / (double)SHARE_WHOLE);
         int who = plan->device[piece->device] == d[SIM_GPU] ? SIM_GPU : SIM_NPU;
@@ -184,8 +184,8 @@ static void has_the_plan_and_timeline_of_doubles(void **state)
         waits_init(&waits[0], clock_virtual(&sim_time), (enum wait_mode)(round % 3));
         waits_init(&waits[1], clock_virtual(&twin_time), (enum wait_mode)(round % 3));
         for (int pass = 0; pass < 3; pass++) {
-            assert_int_equal(plan_run(&plan[0], &world.step, &waits[0], NULL, &err), 0);
-            assert_int_equal(plan_run(&plan[1], &world.step, &waits[1], NULL, &err), 0);
+            assert_int_equal(plan_run(&plan[0], &world.pass, &waits[0], NULL, &err), 0);
+            assert_int_equal(plan_run(&plan[1], &world.pass, &waits[1], NULL, &err), 0);
         }
         assert_int_equal(plan[0].n_piece, plan[1].n_piece);
         for (int k = 0; k < SIM_DEVICES; k++) {
@@ -230,7 +230,7 @@ static void takes_as_long_as_a_pass(void **state)
         open_world(rows);
         open_devices(d);
         assert_int_equal(plan_open(&plan, &world.list, d, 1, &err), 0);
-        assert_int_equal(plan_run(&plan, &world.step, NULL, NULL, &err), 0);
+        assert_int_equal(plan_run(&plan, &world.pass, NULL, NULL, &err), 0);
         assert_int_equal(sim_pass(&q, &r, &err), 0);
         double us = (double)sim_time.now_us;
         if (fabs(us / r.us.middle - 1) > 0.05) fail_msg("%d rows: %g us, a pass %g", rows, us, r.us.middle);

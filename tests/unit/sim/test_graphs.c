@@ -43,7 +43,7 @@ static void open_phone(enum sim_graphs graphs, double mbs)
             t->bytes = (size_t)(t->ne[0] * t->ne[1] / 2);
         }
     for (int r = 0; r < CLOCKED_ROWS; r++) seen[r].n_paged = r + 1;
-    world.step.kv = &view;
+    world.pass.kv = &view;
     assert_int_equal(sim_device_open(&gpu, &s, &err), 0);
     s.kind = SIM_NPU;
     assert_int_equal(sim_device_open(&npu, &s, &err), 0);
@@ -63,8 +63,8 @@ static void close_phone(void)
 static void run(int n_row, int n_ahead)
 {
     struct lutra_error err = {.what = ""};
-    world.batch.n_row = n_row, world.step.n_ahead = n_ahead;
-    if (plan_run(&plan, &world.step, &waits, NULL, &err)) fail_msg("%s", err.what);
+    world.batch.n_row = n_row, world.pass.n_ahead = n_ahead;
+    if (plan_run(&plan, &world.pass, &waits, NULL, &err)) fail_msg("%s", err.what);
 }
 
 static void run_prompt(int n_chunk)

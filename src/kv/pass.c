@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * One step: slots for the batch's rows, the view attention works from, and the commit.
+ * One pass: slots for the batch's rows, the view attention works from, and the commit.
  */
 #include "kv/kv_impl.h"
 
@@ -122,7 +122,7 @@ static int list_items(struct kv_cache *kv, int n_row)
     return n_item;
 }
 
-int kv_step_begin(struct kv_cache *kv, const struct batch *batch, struct kv_view *view, struct lutra_error *err)
+int kv_pass_begin(struct kv_cache *kv, const struct batch *batch, struct kv_view *view, struct lutra_error *err)
 {
     TRY(check_room(kv, batch, err));
     TRY(place_rows(kv, batch, err));
@@ -138,7 +138,7 @@ int kv_step_begin(struct kv_cache *kv, const struct batch *batch, struct kv_view
     return kv_state_begin(kv, batch, &view->state, err);
 }
 
-void kv_step_end(struct kv_cache *kv, const struct batch *batch, bool ok)
+void kv_pass_end(struct kv_cache *kv, const struct batch *batch, bool ok)
 {
     if (ok) memset(kv->host_wrote, 0, (size_t)kv->set.n_block);
     for (int r = 0; r < batch->n_row; r++) {

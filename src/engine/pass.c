@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * A step: sources offer rows, one forward pass evaluates them, sources take the results (decode/source.h).
+ * A pass: sources offer rows, one forward pass evaluates them, sources take the results (decode/source.h).
  *
  * Two of the sources are here.  Samples put the token each has to evaluate next; where drafters have guessed what
  * follows, a sample walks on as long as it picks what was guessed, several tokens in one pass.  Prompts fill what is
@@ -285,7 +285,7 @@ static int take_prompts(void *self, const struct pass *pass, struct lutra_error 
 
 static const struct row_source_ops prompts_ops = {"prompts", SOURCE_PROMPTS, offer_prompts, take_prompts};
 
-/* ---- a step ---- */
+/* ---- lutra_step ---- */
 
 void sources_open(lutra_session *s)
 {
