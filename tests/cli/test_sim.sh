@@ -14,7 +14,7 @@ expect_out "passes of blocks by the prompt's graphs" 'graphs that are switched'
 cp "$WORK/out" "$WORK/first"
 lutra sim --shape Qwen2.5-7B
 expect_same "$WORK/out" "$WORK/first" 'the same bytes, and the defaults'
-(ulimit -v 500000 && timeout 10 "$LUTRA" sim --shape Qwen2.5-7B >/dev/null) || fail 'a 7B shape takes more than 500 MB or 10 s'
+(ulimit -v 500000 && ulimit -t 10 && "$LUTRA" sim --shape Qwen2.5-7B >/dev/null) || fail 'a 7B shape takes more than 500 MB or 10 s'
 
 lutra sim -m "$MODEL" --plan padding -o json --svg "$WORK/plan.svg"
 expect_code 0 'a file'

@@ -125,7 +125,7 @@ static void try_input(const uint8_t *bytes, size_t n)
     snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
     size_t before = heap_now();
     heap_reset_peak();
-    alarm(SECONDS_PER_INPUT);
+    fuzz_watch(SECONDS_PER_INPUT);
     int rc = weights_open(&w, path, &err);
     if (rc == 0) {
         run.n_open++;
@@ -140,7 +140,7 @@ static void try_input(const uint8_t *bytes, size_t n)
         run.n_unsupported += rc == LUTRA_E_UNSUPPORTED;
         run.n_other += rc != LUTRA_E_FORMAT && rc != LUTRA_E_UNSUPPORTED;
     }
-    alarm(0);
+    fuzz_watch(0);
     close(fd);
     if (heap_now() != before) fuzz_fail("a leak");
 }
@@ -166,5 +166,5 @@ int main(int argc, char **argv)
         (unsigned long long)in.n, (unsigned long long)run.n_open - N_SEEDS, (unsigned long long)run.n_converted,
         (unsigned long long)run.n_format, (unsigned long long)run.n_unsupported, (unsigned long long)run.n_other,
         run.worst_heap / 1024);
-    return run.n_open > N_SEEDS && run.n_format && run.n_unsupported ? 0 : 1;
+    return fuzz_end(in, run.n_open > N_SEEDS && run.n_format && run.n_unsupported);
 }

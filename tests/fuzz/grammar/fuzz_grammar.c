@@ -191,9 +191,9 @@ int main(int argc, char **argv)
         uint64_t dice = (uint64_t)3 << 32 ^ fuzz_input;
         size_t before = heap_now();
         heap_reset_peak();
-        alarm(SECONDS_PER_INPUT);
+        fuzz_watch(SECONDS_PER_INPUT);
         try_input(&dice);
-        alarm(0);
+        fuzz_watch(0);
         size_t used = heap_peak() - before;
         if (used > worst) worst = used;
         if (used > (size_t)HEAP_MIB << 20) fuzz_fail("%zu bytes of heap", used);
@@ -202,5 +202,5 @@ int main(int argc, char **argv)
     grammar_vocab_close(&vocab);
     printf("%llu inputs: %ld opened, %ld refused, %ld drawn to the end, %ld judged; largest heap %.1f MiB (counted)\n",
         (unsigned long long)in.n, n_open, n_refused, n_ended, n_judged, (double)worst / (1 << 20));
-    return n_open && n_refused && n_ended && n_judged ? 0 : 1;
+    return fuzz_end(in, n_open && n_refused && n_ended && n_judged);
 }

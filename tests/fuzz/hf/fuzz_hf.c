@@ -399,7 +399,7 @@ static void try_folder(const char *folder, size_t bytes)
     struct lutra_error err = {0};
     size_t before = heap_now();
     heap_reset_peak();
-    alarm(SECONDS_PER_INPUT);
+    fuzz_watch(SECONDS_PER_INPUT);
     int rc = weights_open_as(&w, folder, (struct weights_how){.sorted = fuzz_input / N_SEEDS % 2}, &err);
     size_t used = heap_peak() - before;
     if (used > run.worst_heap) run.worst_heap = used;
@@ -416,7 +416,7 @@ static void try_folder(const char *folder, size_t bytes)
         run.n_unsupported += rc == LUTRA_E_UNSUPPORTED;
         run.n_other += rc != LUTRA_E_FORMAT && rc != LUTRA_E_UNSUPPORTED;
     }
-    alarm(0);
+    fuzz_watch(0);
     if (heap_now() != before) fuzz_fail("a leak");
 }
 
@@ -455,5 +455,5 @@ int main(int argc, char **argv)
         (unsigned long long)in.n, (unsigned long long)run.n_open - N_SEEDS, (unsigned long long)run.n_converted,
         (unsigned long long)run.n_format, (unsigned long long)run.n_unsupported, (unsigned long long)run.n_other,
         run.worst_heap / 1024);
-    return run.n_open > N_SEEDS && run.n_format && run.n_unsupported && run.n_sorted ? 0 : 1;
+    return fuzz_end(in, run.n_open > N_SEEDS && run.n_format && run.n_unsupported && run.n_sorted);
 }

@@ -319,9 +319,9 @@ static void try_input(struct seed *seed, int n_seed)
         v = other_value(&dice, v);
         memcpy(s->bytes + changed[i].at, &v, changed[i].bytes);
     }
-    alarm(SECONDS_PER_INPUT);
+    fuzz_watch(SECONDS_PER_INPUT);
     try_file(s);
-    alarm(0);
+    fuzz_watch(0);
     while (n-- > 0) memcpy(s->bytes + changed[n].at, old[n], changed[n].bytes);
 }
 
@@ -364,5 +364,5 @@ int main(int argc, char **argv)
         close(seed[i].fd);
         free(seed[i].place);
     }
-    return run.n_model > (uint64_t)n_seed && run.n_refused ? 0 : 1;
+    return fuzz_end(in, run.n_model > (uint64_t)n_seed && run.n_refused);
 }

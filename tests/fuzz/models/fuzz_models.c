@@ -122,5 +122,5 @@ int main(int argc, char **argv)
         free(exact ? exact : text);
     }
     printf("%llu inputs, %d of them taken\n", (unsigned long long)in.n, taken);
-    return taken > 0 ? 0 : 1;
+    return fuzz_end(in, taken > 0);
 }

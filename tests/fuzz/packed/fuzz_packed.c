@@ -142,9 +142,9 @@ int main(int argc, char **argv)
         size_t size;
         bool data = mutate(&dice, b, &size);
         save(b, size);
-        alarm(SECONDS_PER_INPUT);
+        fuzz_watch(SECONDS_PER_INPUT);
         forward(logits, data);
-        alarm(0);
+        fuzz_watch(0);
         if (memcmp(logits, run.want, bytes))
             fuzz_fail("other logits: %s", data ? "in spite of the sums" : "from the header");
         n_left_out += run.left_out;
@@ -159,5 +159,5 @@ int main(int argc, char **argv)
     rmdir(folder);
     printf("%llu inputs: %llu left out, %llu used, %llu of these in part\n", (unsigned long long)in.n,
         (unsigned long long)n_left_out, (unsigned long long)n_used, (unsigned long long)n_damaged);
-    return n_left_out && n_used && n_damaged ? 0 : 1;
+    return fuzz_end(in, n_left_out && n_used && n_damaged);
 }

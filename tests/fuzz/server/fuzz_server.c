@@ -380,9 +380,9 @@ int main(int argc, char **argv)
     lutra_session_sizes_get(m.loaded.session, &m.n_ctx, NULL, NULL);
     for (fuzz_input = in.first; fuzz_input < in.first + in.n; fuzz_input++) {
         uint64_t dice = (uint64_t)36 << 32 ^ fuzz_input;
-        alarm(SECONDS_PER_INPUT);
+        fuzz_watch(SECONDS_PER_INPUT);
         try_one(&dice, &server, &m);
-        alarm(0);
+        fuzz_watch(0);
     }
     lutra_verifier_close(&judge);
     lutra_session_close(&m.loaded.session);

@@ -304,11 +304,11 @@ int main(int argc, char **argv)
         uint64_t dice = (uint64_t)1 << 32 ^ (fuzz_input - 1);
         size_t before = heap_now();
         heap_reset_peak();
-        alarm(SECONDS_PER_INPUT);
+        fuzz_watch(SECONDS_PER_INPUT);
         size_t n_bytes = fuzz_input <= n_hostile ? feed_hostile(hostile[fuzz_input - 1])
                          : fuzz_input % 5 == 0   ? feed_vocab(&dice)
                                                  : feed_template(&dice);
-        alarm(0);
+        fuzz_watch(0);
         size_t used = heap_peak() - before;
         if (used > worst) worst = used;
         if (used > (64u << 20) + 16 * n_bytes) fuzz_fail("%zu bytes of heap", used);
