@@ -141,6 +141,11 @@ static void use_once(struct lutra_model *m)
 
 /* ---- weights that are read while the first prompt is evaluated ---- */
 
+static bool reads_ahead(const struct lutra_model *m, const struct lutra_model_settings *set)
+{
+    return m->runtime->progressive && !m->by_piece && !m->trunk && m->n_plan == 0 && set->expert_ram < 0;
+}
+
 /* What prepare will read of it. */
 static struct reader_item item_of(const struct weight *w)
 {
@@ -217,7 +222,7 @@ static int prepare_weights(struct lutra_model *m, const struct lutra_model_setti
     packed_cache_find(m);
     if (m->by_piece)
         use_once(m);
-    else if (m->runtime->progressive && !m->trunk && m->n_plan == 0 && set->expert_ram < 0)
+    else if (reads_ahead(m, set))
         TRY(read_ahead(m, err));
     else
         TRY(prepare_all(m, set, err));
@@ -249,9 +254,7 @@ static void report_plan(const struct lutra_model *m)
 
 static int open_weights(struct lutra_model *m, const struct lutra_model_settings *set, struct lutra_error *err)
 {
-    if ((size_t)model_hparams(m->model)->n_vocab != text_vocab_n_tok(m->vocab))
-        return lutra_fail(err, LUTRA_E_FORMAT, "%s: %d embeddings for %zu tokens", weights_path(m->weights),
-            model_hparams(m->model)->n_vocab, text_vocab_n_tok(m->vocab));
+    weights_drop_all_pages(m->weights);
     TRY(model_choose_devices(m, set->device, err));
     if (set->override_tensor) TRY(model_override(m, set->override_tensor, err));
     TRY(model_choose_plans(m, set->plan, err));
@@ -326,6 +329,26 @@ static int open_adapted(struct lutra_model *m, const struct lutra_model_settings
     return model_open_adapted(&m->model, m->weights, adapter, set->n_adapter, err);
 }
 
+/* The vocabulary, and what else the file says of texts. */
+static int open_text(struct lutra_model *m, const char *path, struct lutra_error *err)
+{
+    struct gguf_str name = {"", 0}, mark = {NULL, 0};
+    TRY(vocab_read(&m->vocab, m->weights, err));
+    TRY(open_chat(m, err));
+    TRY(model_read_sampling(m, err));
+    TRY(weights_opt_str(m->weights, "general.name", &name, err));
+    snprintf(m->name, sizeof m->name, "%.*s", (int)(name.n < 120 ? name.n : 120), name.s);
+    TRY(weights_opt_str(m->weights, "lutra.prm.mark", &mark, err));
+    if (mark.n >= sizeof m->step_mark || (mark.n && memchr(mark.s, 0, mark.n)))
+        return lutra_fail(err, LUTRA_E_FORMAT, "%s: key 'lutra.prm.mark' is too long or not text", path);
+    if (mark.n) memcpy(m->step_mark, mark.s, mark.n);
+    name_file_type(m);
+    if (m->model && (size_t)model_hparams(m->model)->n_vocab != text_vocab_n_tok(m->vocab))
+        return lutra_fail(err, LUTRA_E_FORMAT, "%s: %d embeddings for %zu tokens", path,
+            model_hparams(m->model)->n_vocab, text_vocab_n_tok(m->vocab));
+    return 0;
+}
+
 static int open_all(struct lutra_model *m, const char *path, const struct lutra_model_settings *set, bool sorted,
     struct lutra_error *err)
 {
@@ -335,19 +358,11 @@ static int open_all(struct lutra_model *m, const char *path, const struct lutra_
     TRY(weights_open_as(&m->weights, path, how, err));
     if (sorted && !set->vocab_only) weights_tell_doubts(m->weights, warn, m); /* who rounds is told by the converter */
     if (!set->vocab_only) TRY(open_adapted(m, set, err)); /* before the vocabulary: the better reason */
-    TRY(vocab_read(&m->vocab, m->weights, err));
-    TRY(open_chat(m, err));
-    TRY(model_read_sampling(m, err));
-    struct gguf_str name = {"", 0}, mark = {NULL, 0};
-    TRY(weights_opt_str(m->weights, "general.name", &name, err));
-    snprintf(m->name, sizeof m->name, "%.*s", (int)(name.n < 120 ? name.n : 120), name.s);
-    TRY(weights_opt_str(m->weights, "lutra.prm.mark", &mark, err));
-    if (mark.n >= sizeof m->step_mark || (mark.n && memchr(mark.s, 0, mark.n)))
-        return lutra_fail(err, LUTRA_E_FORMAT, "%s: key 'lutra.prm.mark' is too long or not text", path);
-    if (mark.n) memcpy(m->step_mark, mark.s, mark.n);
-    name_file_type(m);
-    weights_drop_all_pages(m->weights);
-    return set->vocab_only ? 0 : open_weights(m, set, err);
+    const bool ahead = !set->vocab_only && reads_ahead(m, set);
+    if (ahead) TRY(open_weights(m, set, err)); /* which the disk goes on with meanwhile */
+    TRY(open_text(m, path, err));
+    if (set->vocab_only) weights_drop_all_pages(m->weights);
+    return set->vocab_only || ahead ? 0 : open_weights(m, set, err);
 }
 
 static int open_model(lutra_model **out, lutra_runtime *runtime, const char *path,
@@ -365,13 +380,10 @@ static int open_model(lutra_model **out, lutra_runtime *runtime, const char *pat
     atomic_fetch_add(&runtime->n_model, 1);
     m->by_piece = by_piece;
     int rc = open_all(m, path, &set, sorted, err);
-    if (rc < 0) {
-        lutra_model_close(&m);
-        return rc;
-    }
-    log_line(&runtime->log, LUTRA_LOG_INFO, "%s: %s, %s", path, m->name, m->file_type);
-    *out = m;
-    return 0;
+    if (rc == 0) log_line(&runtime->log, LUTRA_LOG_INFO, "%s: %s, %s", path, m->name, m->file_type);
+    if (rc < 0) lutra_model_close(&m);
+    *out = m; /* NULL where it is closed */
+    return rc;
 }
 
 int lutra_model_open(lutra_model **out, lutra_runtime *runtime, const char *path,

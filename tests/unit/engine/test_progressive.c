@@ -3,6 +3,7 @@
  * Models that are read while their first prompt is evaluated: the same bits, and what cannot be read fails the request
  * by the tensor's name.
  */
+#include <fcntl.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <sys/mman.h>
@@ -132,8 +133,8 @@ static void reads_a_packed_copy(void **state)
 static struct {
     pthread_mutex_t lock;
     pthread_cond_t changed;
-    int left;
-} disk = {PTHREAD_MUTEX_INITIALIZER, PTHREAD_COND_INITIALIZER, -1};
+    int left, n_asked;
+} disk = {PTHREAD_MUTEX_INITIALIZER, PTHREAD_COND_INITIALIZER, -1, 0};
 
 static void disk_reads(int n)
 {
@@ -147,6 +148,7 @@ int madvise(void *at, size_t n, int advice)
 {
     if (advice == MADV_POPULATE_READ) {
         pthread_mutex_lock(&disk.lock);
+        disk.n_asked++;
         while (disk.left == 0) pthread_cond_wait(&disk.changed, &disk.lock);
         if (disk.left > 0) disk.left--;
         pthread_mutex_unlock(&disk.lock);
@@ -252,10 +254,50 @@ static void memories_of_devices_are_refused(void **state)
     fixture_close(&f);
 }
 
+/* The key of the tokens is called something else. */
+static void spoil_vocabulary(const char *path)
+{
+    static const char key[] = "tokenizer.ggml.tokens";
+    struct stat st;
+    int fd = open(path, O_RDWR);
+    assert_true(fd >= 0 && fstat(fd, &st) == 0);
+    char *data = mmap(NULL, (size_t)st.st_size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    assert_ptr_not_equal(data, MAP_FAILED);
+    char *at = memmem(data, (size_t)st.st_size, key, sizeof key - 1);
+    assert_non_null(at);
+    at[sizeof key - 2] = 'z';
+    munmap(data, (size_t)st.st_size);
+    close(fd);
+}
+
+/* The disk is busy with weights while the vocabulary is read; one that is bad is told as ever. */
+static void reads_before_the_vocabulary(void **state)
+{
+    enum { TRIES = 1000 }; /* the reader may be told to stop before its first page */
+    struct fixture f;
+    struct lutra_error whole = {.what = ""}, early = {.what = ""};
+    lutra_model *m;
+    (void)state;
+    fixture_make(&f, &(struct where){0}, "tiny-qwen2", "Q4_0", 0, 0);
+    spoil_vocabulary(f.path);
+    lutra_runtime *all = open_runtime("cpu", false), *rt = open_runtime("cpu", true);
+    assert_int_equal(lutra_model_open(&m, all, f.path, NULL, &whole), LUTRA_E_NOT_FOUND);
+    disk.n_asked = 0;
+    for (int i = 0; i < TRIES && disk.n_asked == 0; i++) {
+        assert_int_equal(lutra_model_open(&m, rt, f.path, NULL, &early), LUTRA_E_NOT_FOUND);
+        assert_null(m);
+        assert_string_equal(early.what, whole.what);
+    }
+    assert_true(disk.n_asked > 0);
+    lutra_runtime_close(&all);
+    lutra_runtime_close(&rt);
+    fixture_close(&f);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(says_the_same), cmocka_unit_test(reads_a_packed_copy),
         cmocka_unit_test(the_pass_waits_for_its_weights), cmocka_unit_test(what_cannot_be_read_fails_the_request),
-        cmocka_unit_test(memories_of_devices_are_refused)};
+        cmocka_unit_test(memories_of_devices_are_refused), cmocka_unit_test(reads_before_the_vocabulary)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
