@@ -3,8 +3,9 @@
 usage: check_text.py [ROOT]
 
 All C sources: the SPDX line first, no line over 120 columns, no tabs, no trailing blanks, no `#if 0`, no reminders to
-do things later.  src/: nothing that prints, exits or aborts.  Rooms: a README.md whose first line is the room's
-sentence, and the same sentence in the map of CONTRIBUTING.md.  Exit status 1 and one line per violation.
+do things later.  src/: nothing that prints, exits or aborts; threads by thread_start alone (base/thread.h: signals are
+the application's).  Rooms: a README.md whose first line is the room's sentence, and the same sentence in the map of
+CONTRIBUTING.md.  Exit status 1 and one line per violation.
 """
 import re
 import sys
@@ -17,6 +18,7 @@ NEVER = [(re.compile(r"\t"), "a tab"), (re.compile(r"\s$"), "a blank at the end"
          (re.compile(r"^\s*#\s*if\s+0\b"), "#if 0"), (re.compile(r"\b(TODO|FIXME|XXX)\b"), "a reminder")]
 LIBRARY = re.compile(r"\b(printf|vprintf|puts|putchar|perror|exit|_exit|quick_exit|abort|assert)\s*\("
                      r"|\bf(printf|puts|write)\s*\([^;]*\bstd(out|err)\b")
+THREAD, STARTS_THREADS = re.compile(r"\b(pthread|thrd)_create\b"), "src/base/thread.c"
 COMMENT = re.compile(r"/\*.*?\*/|//[^\n]*|\"(\\.|[^\"\\\n])*\"", re.S)
 
 
@@ -38,6 +40,8 @@ def check_source(root, path):
         for n, line in enumerate(COMMENT.sub(blank, text).split("\n"), 1):
             if LIBRARY.search(line):
                 yield f"{name}:{n}: the library never prints, exits or aborts"
+            if THREAD.search(line) and name != STARTS_THREADS:
+                yield f"{name}:{n}: threads of the library are started by thread_start"
 
 
 def check_readmes(root):

@@ -126,6 +126,8 @@ class Sizes(Tree):
 class Text(Tree):
     def test_good_tree(self):
         self.put("src/text/a.c", SPDX + '/* printf( in a comment */\nint a = f("exit(1)");\n')
+        self.put("src/base/thread.c", SPDX + "int a = pthread_create(t, 0, g, 0);\n")
+        self.put("apps/cli/a.c", SPDX + "int a = pthread_create(t, 0, g, 0);\n")
         rc, out = self.run_tool("check_text.py")
         self.assertEqual(rc, 0, out)
 
@@ -133,7 +135,8 @@ class Text(Tree):
         for text, words in ((SPDX + "\tint a;\n", "a tab"), (SPDX + "/*" + 120 * "-" + "*/\n", "columns"), (SPDX + "int a; \n", "blank"), (SPDX + "#if 0\n", "#if 0"),
                             (SPDX + "/* TO" + "DO */\n", "reminder"), ("int a;\n", "SPDX"),
                             (SPDX + "void f(void)\n{\n    abort();\n}\n", "never prints"),
-                            (SPDX + 'void f(void)\n{\n    fprintf(stderr, "x");\n}\n', "never prints")):
+                            (SPDX + 'void f(void)\n{\n    fprintf(stderr, "x");\n}\n', "never prints"),
+                            (SPDX + "int f(void)\n{\n    return pthread_create(t, 0, g, 0);\n}\n", "thread_start")):
             self.refuses("check_text.py", "src/text/a.c", text, words)
 
     def test_readmes(self):
