@@ -93,7 +93,8 @@ static int take(struct score *s, const struct lutra_row_result *r, int32_t token
     return code;
 }
 
-/* Chunk ids[n]; the tokens behind the first half, from n / 2 + 1 on, are scored.  0 or an exit code after a message. */
+/* Chunk ids[n]; the tokens behind the first half, from n / 2 + 1 on, are scored, and those before are read as a prompt.
+ * 0 or an exit code after a message. */
 static int score_chunk(
     const struct engine *e, const int32_t *ids, int n, int32_t bos, struct lutra_row *row, int n_batch, struct score *s)
 {
@@ -111,7 +112,7 @@ static int score_chunk(
                 .pos = pos,
                 .seq = seq,
                 .parent = i - 1,
-                .want = scored ? want : 0,
+                .want = scored ? want : LUTRA_ROW_BULK,
                 .target = scored ? ids[pos + 1] : 0};
             n_wanted += scored;
         }
