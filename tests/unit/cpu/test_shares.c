@@ -18,16 +18,18 @@
 #include "sanitized.h"
 #include "unit/ops/kv_fixture.h"
 
-enum { ROWS = 300, OUT_MOST = 512, IN = 256, CUTS = SANITIZED ? 10 : 60, CUTS_LONG = 200, SHARES = 3 };
+enum { ROWS = 300, OUT_MOST = 512, IN = 256, CUTS = SANITIZED ? 10 : 60, CUTS_LONG = 200, SHARES = 3, DEVICES = 3 };
+enum { ROW_MOST = 2048, CUTS_MOST = 20 }; /* with LUTRA_TEST_LONG=1 */
 enum { V_IN, V_GATE, V_UP, V_OUT, N_VALUES };
 
 struct bench {
-    struct pool *pool[2];
-    struct device *device[2]; /* [1] is asynchronous and uses the weights of [0] */
+    struct pool *pool[DEVICES];
+    struct device *device[DEVICES]; /* those behind [0] are asynchronous and use its weights */
+    int rows;                       /* at most, as many each time where it is ROW_MOST */
     struct weight weight[2];
     struct op op[2];
     struct op_list list;
-    struct row row[ROWS];
+    struct row row[ROW_MOST];
     struct batch batch;
     struct buffer value[N_VALUES];
     struct pass_args pass;
@@ -62,27 +64,33 @@ static void make_weight(struct bench *b, int i, enum quant_type type, int n_out)
     free(x);
 }
 
-static void open_devices(struct bench *b)
+static void open_devices_of(struct bench *b, int rows)
 {
     struct lutra_error err = {0};
     memset(b, 0, sizeof *b);
-    for (int i = 0; i < 2; i++) {
-        struct cpu_device_settings set = {.isa = cpu_isa(), .store = b->device[0], .async = i};
+    b->rows = rows;
+    for (int i = 0; i < DEVICES; i++) {
+        struct cpu_device_settings set = {.isa = cpu_isa(), .store = b->device[0], .async = i > 0};
         assert_int_equal(pool_open(&b->pool[i], &(struct pool_settings){.n_thread = 2, .all = true}, &err), 0);
         assert_int_equal(cpu_device_open(&b->device[i], b->pool[i], &set, &err), 0);
     }
     for (int v = 0; v < N_VALUES; v++) {
-        size_t bytes = sizeof(float) * ROWS * (v == V_IN ? IN : OUT_MOST);
+        size_t bytes = sizeof(float) * (size_t)rows * (v == V_IN ? IN : OUT_MOST);
         assert_int_equal(b->device[0]->ops->buffer_alloc(b->device[0], bytes, &b->value[v], &err), 0);
     }
     float *x = b->value[V_IN].host;
-    for (int i = 0; i < ROWS * IN; i++) x[i] = 3 * fixture_noise((uint32_t)i, 7, 7);
+    for (int i = 0; i < rows * IN; i++) x[i] = 3 * fixture_noise((uint32_t)i, 7, 7);
+}
+
+static void open_devices(struct bench *b)
+{
+    open_devices_of(b, ROWS);
 }
 
 static void close_devices(struct bench *b)
 {
     for (int v = 0; v < N_VALUES; v++) b->device[0]->ops->buffer_free(b->device[0], &b->value[v]);
-    for (int i = 1; i >= 0; i--) {
+    for (int i = DEVICES - 1; i >= 0; i--) {
         b->device[i]->ops->close(b->device[i]);
         pool_close(&b->pool[i]);
     }
@@ -96,8 +104,8 @@ static void make_list(struct bench *b, int n_out)
     b->op[1] = op_make(OP_SWIGLU, 0, V_GATE, V_UP, V_OUT);
     b->list = (struct op_list){.op = b->op, .n_op = 2, .n_value = N_VALUES, .d_model = IN};
     for (int v = 0; v < N_VALUES; v++) b->list.value[v] = (struct value){v == V_IN ? IN : n_out, ROWS_ALL};
-    for (int i = 0; i < 2; i++)
-        assert_int_equal(b->device[i]->ops->reserve(b->device[i], &b->list, ROWS, 1, 1, NULL), 0);
+    for (int i = 0; i < DEVICES; i++)
+        assert_int_equal(b->device[i]->ops->reserve(b->device[i], &b->list, b->rows, 1, 1, NULL), 0);
 }
 
 /* Some blocks of a prompt in bulk between other rows. */
@@ -124,7 +132,7 @@ static void run_shares(struct bench *b)
     int of[SHARES];
     for (int i = 0; i < n; i++) {
         int to = i == n - 1 ? SHARE_WHOLE : from + (int)below(b, (uint32_t)(SHARE_WHOLE - from));
-        of[i] = (int)below(b, 2);
+        of[i] = (int)below(b, DEVICES);
         if (to > from)
             run(b, of[i], (struct share){.from = (int16_t)from, .to = (int16_t)to}, &ticket[i]);
         else
@@ -144,8 +152,10 @@ static void fill(struct bench *b)
 
 static void check_cut(struct bench *b, enum quant_type type)
 {
-    static float whole[3][ROWS * OUT_MOST];
-    int n_out = 32 * (1 + (int)below(b, OUT_MOST / 32)), n_row = 1 + (int)below(b, below(b, 4) ? 12 : ROWS);
+    static float whole[3][ROW_MOST * OUT_MOST];
+    int n_out = 32 * (1 + (int)below(b, OUT_MOST / 32)),
+        n_row = 1 + (int)below(b, below(b, 4) ? 12 : (uint32_t)b->rows);
+    if (b->rows == ROW_MOST) n_row = ROW_MOST;
     bool keeps;
     for (int i = 0; i < 2; i++) {
         make_weight(b, i, type, n_out);
@@ -251,6 +261,11 @@ static void any_cut_has_the_bits_of_the_whole(void **state)
     open_devices(&b);
     for (size_t t = 0; t < sizeof types / sizeof *types; t++)
         for (int i = 0; i < n_cuts(); i++) check_cut(&b, types[t]);
+    close_devices(&b);
+    if (!getenv("LUTRA_TEST_LONG")) return;
+    open_devices_of(&b, ROW_MOST);
+    for (size_t t = 0; t < sizeof types / sizeof *types; t++)
+        for (int i = 0; i < CUTS_MOST; i++) check_cut(&b, types[t]);
     close_devices(&b);
 }
 

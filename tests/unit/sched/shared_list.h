@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * A list of products and a gate with random weights, for two devices (shared_products.h).
+ * A list of products and a gate with random weights, for two devices or three (shared_products.h).
  */
 #ifndef TESTS_SHARED_LIST_H
 #define TESTS_SHARED_LIST_H
@@ -20,25 +20,28 @@
 #include "sched/plan.h"
 #include "unit/ops/kv_fixture.h"
 
-enum { ROWS = 40, IN_MOST = 256, OUT_MOST = 384, CUTS = 12, CUTS_LONG = 200 };
+enum { ROWS = 40, IN_MOST = 256, OUTS = 384, CUTS = 12, DEVICES = 3 };
+enum { ROWS_LONG = 300, OUT_MOST = 512, CUTS_LONG = 200, ROW_MOST = 2048, CUTS_MOST = 20 }; /* LUTRA_TEST_LONG=1 */
 enum { V_IN, V_GATE, V_UP, V_ACT, V_DOWN, V_LAST, N_VALUES };
 enum { W_GATE, W_UP, W_DOWN, W_LAST, N_WEIGHTS, N_OPS = 5 };
 
 struct bench {
     struct device_set set;
     struct clock clock;
-    struct device *device[2]; /* in the plan's order */
+    struct device *device[DEVICES]; /* in the plan's order */
+    int n_device;
+    int rows, outs; /* at most */
     struct weight part[N_WEIGHTS], all[N_WEIGHTS];
     struct op op[N_OPS], op_all[N_OPS];
     struct op_list list, list_all;
     struct plan_cut cut[N_OPS];
     struct plan plan;
-    struct row row[ROWS];
+    struct row row[ROW_MOST];
     struct batch batch;
     struct kv_view kv;
     struct buffer value[N_VALUES];
     struct pass_args pass;
-    float bias[OUT_MOST], want[N_VALUES][ROWS * OUT_MOST];
+    float bias[OUT_MOST], want[N_VALUES][ROW_MOST * OUT_MOST];
     uint32_t seed;
     uint64_t ran_until_us;
     int n_class; /* cases with shares of rows of one class */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Products that two devices of different numbers share by outputs, by class of rows, or both: every element has the
- * bits that it has where its device runs the whole operation; each device has prepared its outputs only.
+ * Products that two or three devices of different numbers share by outputs, by class of rows, or both: every element
+ * has the bits that it has where its device runs the whole operation; each device has prepared its outputs only.
  */
 #ifndef TESTS_SHARED_PRODUCTS_H
 #define TESTS_SHARED_PRODUCTS_H
@@ -40,7 +40,7 @@ static inline void run_whole(struct bench *b, struct device *d, int i)
 /* Operation by operation: from each device the columns of its share. */
 static inline void find_wanted(struct bench *b)
 {
-    static float now[OP_OUTS][ROWS * OUT_MOST];
+    static float now[OP_OUTS][ROW_MOST * OUT_MOST];
     for (int i = 0; i < N_OPS; i++) {
         for (int p = 0; p < b->plan.n_piece; p++) {
             const struct plan_piece *piece = &b->plan.piece[p];
@@ -73,7 +73,7 @@ static inline void check_held(const struct bench *b)
         int64_t sum = 0;
         for (int k = 0; k < WEIGHT_HOLDERS; k++) sum += b->part[i].held[k].has.n;
         if (!b->plan.by_class) assert_int_equal(sum, b->part[i].tensor.ne[1]);
-        assert_in_range(sum, b->part[i].tensor.ne[1], 2 * b->part[i].tensor.ne[1]);
+        assert_in_range(sum, b->part[i].tensor.ne[1], b->n_device * b->part[i].tensor.ne[1]);
     }
 }
 
@@ -81,10 +81,11 @@ static inline void open_case(struct bench *b, enum quant_type type)
 {
     const uint32_t block = quant_info_of(type)->block_elems > 64 ? 256 : 64;
     const int n_in = (int)(block * (1 + below(b, IN_MOST / block))),
-              n_out = 32 * (2 + (int)below(b, OUT_MOST / 32 - 1));
+              n_out = 32 * (2 + (int)below(b, (uint32_t)b->outs / 32 - 1));
     const int n_hidden = (int)block * ((n_out + (int)block - 1) / (int)block);
-    b->batch = (struct batch){.row = b->row, .n_row = 1 + (int)below(b, below(b, 3) ? 5 : ROWS)};
-    make_weight(b, W_GATE, type, n_in, n_hidden > OUT_MOST ? (int)block : n_hidden);
+    b->batch = (struct batch){.row = b->row, .n_row = 1 + (int)below(b, below(b, 3) ? 5 : (uint32_t)b->rows)};
+    if (b->rows == ROW_MOST) b->batch.n_row = ROW_MOST;
+    make_weight(b, W_GATE, type, n_in, n_hidden > b->outs ? (int)block : n_hidden);
     const int n_act = (int)b->part[W_GATE].tensor.ne[1];
     make_weight(b, W_UP, type, n_in, n_act);
     make_weight(b, W_DOWN, type, n_act, n_in);
@@ -93,23 +94,25 @@ static inline void open_case(struct bench *b, enum quant_type type)
     make_list(b, b->all, b->op_all, &b->list_all);
     for (int i = 0; i < N_OPS; i++) {
         struct plan_cut *cut = &b->cut[i];
-        *cut = (struct plan_cut){.n = 2, .device = {b->device[0], b->device[1]}, .by_class = below(b, 2)};
-        for (int d = 0; d < 2; d++) cut->part[d] = (float)(1 + below(b, 7)), cut->bulk[d] = (float)below(b, 3);
+        *cut = (struct plan_cut){.n = b->n_device, .by_class = below(b, 2)};
+        memcpy(cut->device, b->device, sizeof b->device);
+        for (int d = 0; d < b->n_device; d++)
+            cut->part[d] = (float)(1 + below(b, 7)), cut->bulk[d] = (float)below(b, 3);
         if (cut->by_class && below(b, 2)) cut->part[below(b, 2)] = 0; /* activation-centric, or hybrid */
     }
-    OK(plan_open_cut(&b->plan, &b->list, b->device, 2, b->cut, &err));
+    OK(plan_open_cut(&b->plan, &b->list, b->device, b->n_device, b->cut, &err));
     OK(plan_give_weights(&b->plan, &err));
     for (int i = 0; i < N_WEIGHTS; i++) {
         prepare(&b->part[i]);
-        for (int d = 0; d < 2; d++)
+        for (int d = 0; d < b->n_device; d++)
             OK(weight_give(&b->all[i], b->device[d], (struct columns){0, b->all[i].tensor.ne[1]}, &err));
         prepare(&b->all[i]);
     }
     check_held(b);
-    for (int d = 0; d < 2; d++) {
+    for (int d = 0; d < b->n_device; d++) {
         struct device *of = b->device[d];
-        OK(of->ops->reserve(of, &b->list, ROWS, 1, 64, &err));
-        OK(of->ops->reserve(of, &b->list_all, ROWS, 1, 64, &err));
+        OK(of->ops->reserve(of, &b->list, b->rows, 1, 64, &err));
+        OK(of->ops->reserve(of, &b->list_all, b->rows, 1, 64, &err));
         if (!of->memory) continue;
         OK(of->memory->load(of, &b->list, &err));
         OK(of->memory->load(of, &b->list_all, &err));
@@ -119,7 +122,7 @@ static inline void open_case(struct bench *b, enum quant_type type)
 
 static inline void close_case(struct bench *b)
 {
-    for (int d = 0; d < 2; d++) {
+    for (int d = 0; d < b->n_device; d++) {
         struct device *of = b->device[d];
         for (int v = 0; of->memory && v < N_VALUES; v++) of->memory->leave(of, &b->value[v]);
         if (of->memory) of->memory->unload(of, &b->list), of->memory->unload(of, &b->list_all);
@@ -169,28 +172,61 @@ static inline void check_case(struct bench *b, enum quant_type type)
     close_case(b);
 }
 
-static inline void open_bench(struct bench *b, const char *devices)
+/* rows: at most, as many each time where it is ROW_MOST. */
+static inline void open_bench_of(struct bench *b, const char *devices, int rows)
 {
     struct lutra_runtime_settings set;
     memset(b, 0, sizeof *b);
+    b->rows = rows, b->outs = rows > ROWS ? OUT_MOST : OUTS;
     lutra_runtime_settings_init(&set, sizeof set);
-    set.device = devices, set.n_threads = 2, set.npu_window_bytes = 32 << 20;
+    set.device = devices, set.n_threads = 2, set.npu_window_bytes = (rows == ROW_MOST ? 128 : 32) << 20;
 #ifdef NPU_PROGRAM
     set.npu_program = NPU_PROGRAM;
 #endif
     b->clock = clock_real();
     OK(device_set_open(&b->set, &set, &b->clock, &err));
-    for (int d = 0; d < 2; d++) b->device[d] = b->set.device[d];
-    if (b->device[0] == b->set.cpu) b->device[1]->caps.async = false; /* its share is the second */
+    b->n_device = b->set.n_device;
+    assert_in_range(b->n_device, 2, DEVICES);
+    for (int d = 0; d < b->n_device; d++) {
+        b->device[d] = b->set.device[d];
+        if (d && b->device[0] == b->set.cpu) b->device[d]->caps.async = false; /* its share comes later */
+    }
     for (int v = 0; v < N_VALUES; v++)
-        OK(b->set.cpu->ops->buffer_alloc(b->set.cpu, sizeof(float) * ROWS * OUT_MOST, &b->value[v], &err));
+        OK(b->set.cpu->ops->buffer_alloc(b->set.cpu, sizeof(float) * (size_t)(rows * b->outs), &b->value[v], &err));
     for (int i = 0; i < OUT_MOST; i++) b->bias[i] = fixture_noise((uint32_t)i, 3, 5);
+}
+
+static inline void open_bench(struct bench *b, const char *devices)
+{
+    open_bench_of(b, devices, getenv("LUTRA_TEST_LONG") ? ROWS_LONG : ROWS);
 }
 
 static inline void close_bench(struct bench *b)
 {
     for (int v = 0; v < N_VALUES; v++) b->set.cpu->ops->buffer_free(b->set.cpu, &b->value[v]);
     device_set_close(&b->set);
+}
+
+/* `cuts` cases of each type, and with LUTRA_TEST_LONG=1 more of them, and some of many rows. */
+static inline void check_cuts(struct bench *b, const char *devices, uint32_t seed, const enum quant_type *type,
+    int n_type, int cuts, void (*change)(struct bench *b))
+{
+    const bool is_long = getenv("LUTRA_TEST_LONG") != NULL;
+    int n_class = 0, n_shared = 0, n_all = 0;
+    for (int many = 0; many <= (is_long ? 1 : 0); many++) {
+        const int n = many ? CUTS_MOST : n_type * (is_long ? CUTS_LONG : cuts);
+        open_bench_of(b, devices, many ? ROW_MOST : is_long ? ROWS_LONG : ROWS);
+        b->seed = seed;
+        if (change) change(b);
+        for (int i = 0; i < n; i++) {
+            check_case(b, type[i % n_type]);
+            n_shared += plan_mixes(&b->plan);
+        }
+        n_class += b->n_class, n_all += n;
+        close_bench(b);
+    }
+    print_message("%s: %d cuts, %d of a class\n", devices, n_all, n_class);
+    assert_true(SANITIZED || (n_class > n_all / 6 && 4 * n_shared > 3 * n_all)); /* some have too few outputs */
 }
 
 #endif
