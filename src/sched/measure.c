@@ -75,18 +75,63 @@ static int count_plans(const struct maker *m)
 void profile_count(struct maker *m)
 {
     m->total = 0;
-    for (int c = 0; c < PASS_CLASSES; c++)
-        m->total += (uint64_t)(2 * count_plans(m) * m->reps[c] + 2 * PROFILE_PLANS * m->passes[c]);
+    for (int c = 0; c < PASS_CLASSES; c++) {
+        const struct profile_pass *p = &m->out->pass[c];
+        m->total += (uint64_t)((p->once ? 1 : 2) * (count_plans(m) * p->reps + PROFILE_PLANS * p->passes));
+    }
+    if (m->total < m->done) m->total = m->done;
 }
 
-/* Fewer where passes of this class, which take so long on one device, would not end in their part of the time. */
-static void limit(struct maker *m, enum pass_class rows, double us)
+static double now_us(const struct maker *m)
 {
-    double all = 2 * (count_plans(m) * m->reps[rows] + PROFILE_PLANS * m->passes[rows]);
-    double share = m->how->limit_us / PASS_CLASSES / us / all;
-    if (!(m->how->limit_us > 0) || share >= 1) return;
-    m->reps[rows] = share * m->reps[rows] < 1 ? 1 : (int)(share * m->reps[rows]);
-    m->passes[rows] = share * m->passes[rows] < 1 ? 1 : (int)(share * m->passes[rows]);
+    return (double)clock_now_us(m->how->clock);
+}
+
+double profile_left_us(const struct maker *m)
+{
+    return m->how->limit_us > 0 ? m->how->limit_us - (now_us(m) - (double)m->begun_us) : INFINITY;
+}
+
+/* Passes of few rows have a quarter of the time, or less.  Plans of classes before are still to be compared. */
+static void begin_class(struct maker *m, enum pass_class rows)
+{
+    double left = profile_left_us(m);
+    for (int c = 0; c < (int)rows; c++) left -= m->out->pass[c].passes * m->round_us[c];
+    m->until_us = now_us(m) + left / (rows == PASS_FEW ? 4 : 1);
+}
+
+/* Passes that must come behind the first one of trial n_trial - 1: of trials and plans, once each. */
+static int must_come(const struct maker *m)
+{
+    return count_plans(m) - m->n_trial + PROFILE_PLANS;
+}
+
+/* Behind a first pass of a trial. */
+static void hurry(struct maker *m, enum pass_class rows, double us)
+{
+    if (us > m->slowest_us) m->slowest_us = us;
+    if ((2 * must_come(m) + 1) * m->slowest_us > m->until_us - now_us(m)) m->out->pass[rows].once = true;
+}
+
+/* Passes of each trial and plan, once each. */
+static double least_us(const struct maker *m)
+{
+    return (count_plans(m) + PROFILE_PLANS) * m->slowest_us;
+}
+
+/* How often all is repeated behind the first passes, which took so long. */
+static void repeat(struct maker *m, enum pass_class rows, double first_us)
+{
+    struct profile_pass *p = &m->out->pass[rows];
+    m->round_us[rows] = (p->once ? 1 : 2) * PROFILE_PLANS * m->slowest_us;
+    double all_us = (p->reps - 1) * first_us + p->passes * m->round_us[rows], left = m->until_us - now_us(m);
+    if (all_us > left) {
+        double share = left > 0 ? left / all_us : 0;
+        p->reps = p->once ? 1 : 1 + (int)(share * (p->reps - 1));
+        p->passes = (int)(share * p->passes);
+        if (p->passes < 1) p->passes = 1;
+    }
+    m->until_us -= p->passes * m->round_us[rows];
     profile_count(m);
 }
 
@@ -159,7 +204,7 @@ static void sum_kinds(const struct maker *m, struct trial *t, const struct plan 
  * in passes of one device: behind a cut it is slower, since it reads what others have written. */
 static double beyond_units(const struct maker *m, enum pass_class rows, const struct trial *t)
 {
-    const int reps = m->reps[rows];
+    const int reps = m->out->pass[rows].reps;
     double us = profile_typical(t->wall_us, t->wall_us, reps).us;
     for (int i = 0; i < m->out->n_kind; i++) {
         const struct profile_kind *kind = &m->out->kind[i];
@@ -187,18 +232,15 @@ static double more_us(const struct maker *m, enum pass_class rows, const struct 
     return (beyond_units(m, rows, t) - m->base_us[rows]) / (n ? n : 1);
 }
 
-/* Two passes: the first for what devices work out about a plan, the second, number k, is timed. */
+/* Two passes: the first for what devices work out about a plan, the second, number k, is timed; one where time is
+ * short. */
 static int run_trial(struct maker *m, enum pass_class rows, struct trial *t, int k, struct lutra_error *err)
 {
     struct plan *plan = &m->plan[PLAN_ONE];
-    double us;
     TRY(open_trial(m, t, plan, err));
-    TRY(profile_run(m, plan, rows, &us, err));
-    if (!m->out->pass[rows].n_row) {
-        m->out->pass[rows].n_row = m->how->pass[rows]->batch->n_row;
-        limit(m, rows, us);
-    }
     TRY(profile_run(m, plan, rows, &t->wall_us[k], err));
+    if (k == 0) hurry(m, rows, t->wall_us[k]);
+    if (!m->out->pass[rows].once) TRY(profile_run(m, plan, rows, &t->wall_us[k], err));
     sum_kinds(m, t, plan, k);
     return 0;
 }
@@ -309,9 +351,10 @@ static double find_sync(const struct maker *m, enum pass_class rows)
 {
     const struct trial *best[PROFILE_SETS] = {NULL};
     double wall_us[PROFILE_SETS], more = 0;
+    const int reps = m->out->pass[rows].reps;
     int n = 0;
     for (const struct trial *t = m->trial; t < m->trial + m->n_trial; t++) {
-        double us = profile_typical(t->wall_us, t->wall_us, m->reps[rows]).us;
+        double us = profile_typical(t->wall_us, t->wall_us, reps).us;
         if (solve_is_one(t->set) || (best[t->set] && us >= wall_us[t->set])) continue;
         best[t->set] = t, wall_us[t->set] = us;
     }
@@ -320,18 +363,53 @@ static double find_sync(const struct maker *m, enum pass_class rows)
     return more > 0 ? more / n : 0;
 }
 
+/* Each device once. */
+static int find_alone(struct maker *m, enum pass_class rows, struct lutra_error *err)
+{
+    struct profile_pass *pass = &m->out->pass[rows];
+    m->n_trial = 0, m->slowest_us = 0;
+    pass->once = false;
+    pass->n_row = m->how->pass[rows]->batch->n_row;
+    for (int d = 0; d < m->out->n_device; d++) TRY(add_trial(m, rows, 1u << d, 0, err));
+    return 0;
+}
+
+/* Where passes of few rows leave it open whether all would end in time, devices are tried with fewer rows first: more
+ * take as long by their number, or less. */
+static int find_rows(struct maker *m, struct lutra_error *err)
+{
+    const struct profile_how *how = m->how;
+    const int most = how->pass[PASS_MANY]->batch->n_row;
+    int n = PASS_MANY_ROWS;
+    if (!how->shorten || most <= n || least_us(m) * most <= m->until_us - now_us(m))
+        return find_alone(m, PASS_MANY, err);
+    TRY(how->shorten(how->user, n, err));
+    TRY(find_alone(m, PASS_MANY, err));
+    for (double us = 2 * least_us(m); 2 * n <= most && us <= m->until_us - now_us(m); us *= 2) n *= 2;
+    m->out->pass[PASS_MANY].n_left_out = n < most ? most : 0;
+    if (n == PASS_MANY_ROWS) return 0;
+    TRY(how->shorten(how->user, n, err));
+    return find_alone(m, PASS_MANY, err);
+}
+
 int profile_measure(struct maker *m, enum pass_class rows, struct lutra_error *err)
 {
-    m->n_trial = 0;
-    for (int d = 0; d < m->out->n_device; d++) TRY(add_trial(m, rows, 1u << d, 0, err));
+    struct profile_pass *pass = &m->out->pass[rows];
+    begin_class(m, rows);
+    uint64_t first_us = clock_now_us(m->how->clock);
+    TRY(rows == PASS_MANY ? find_rows(m, err) : find_alone(m, rows, err));
     for (unsigned set = 1; set < 1u << m->out->n_device; set++)
         for (int point = 0; !solve_is_one(set) && point < PROFILE_POINTS; point++)
             TRY(add_trial(m, rows, set, point, err));
+    first_us = clock_now_us(m->how->clock) - first_us;
+    repeat(m, rows, (double)first_us);
     /* In turn, so that what disturbs the machine for a while is not all of one trial's. */
-    for (int k = 1; k < m->reps[rows]; k++)
-        for (int i = 0; i < m->n_trial; i++) TRY(run_trial(m, rows, &m->trial[i], k, err));
-    for (int i = 0; i < m->n_trial; i++) keep_times(m, rows, &m->trial[i], m->reps[rows]);
+    for (int k = 1; k < pass->reps; k++) {
+        if (now_us(m) + (double)first_us > m->until_us) pass->reps = k;
+        for (int i = 0; k < pass->reps && i < m->n_trial; i++) TRY(run_trial(m, rows, &m->trial[i], k, err));
+    }
+    for (int i = 0; i < m->n_trial; i++) keep_times(m, rows, &m->trial[i], pass->reps);
     m->base_us[rows] = m->home == 0 ? beyond_units(m, rows, &m->trial[0]) : 0;
-    m->out->pass[rows].sync_us = find_sync(m, rows);
+    pass->sync_us = find_sync(m, rows);
     return 0;
 }

@@ -159,23 +159,32 @@ static int open_plans(struct maker *m, enum pass_class rows, struct lutra_error 
     return 0;
 }
 
+/* Whether another round of this class, of which one took so long, and one of each later class end in time. */
+static bool has_time(const struct maker *m, enum pass_class rows, double us)
+{
+    for (int c = (int)rows + 1; c < PASS_CLASSES; c++) us += m->round_us[c];
+    return us <= profile_left_us(m);
+}
+
 /* Alternating, each pass behind one of the same plan: what devices work out about a plan is there then. */
 static int compare_plans(struct maker *m, enum pass_class rows, struct lutra_error *err)
 {
     struct profile_pass *pass = &m->out->pass[rows];
     double us[PROFILE_PLANS][PROFILE_REPS], uneven[PROFILE_PLANS][PROFILE_REPS];
-    const int n = m->passes[rows];
     TRY(open_plans(m, rows, err));
-    for (int k = 0; k < n; k++)
+    for (int k = 0; k < pass->passes; k++) {
+        const uint64_t start = clock_now_us(m->how->clock);
         for (int i = 0; i < PROFILE_PLANS; i++)
-            for (int again = 0; again < 2; again++) {
+            for (int again = pass->once; again < 2; again++) {
                 TRY(profile_run(m, &m->plan[i], rows, &us[i][k], err));
                 uneven[i][k] = profile_uneven(m->gauge, &m->plan[i]);
             }
+        if (!has_time(m, rows, (double)(clock_now_us(m->how->clock) - start))) pass->passes = k + 1;
+    }
     pass->best = PLAN_ONE;
     for (int i = 0; i < PROFILE_PLANS; i++) {
-        pass->measured[i] = profile_typical(us[i], us[i], n);
-        pass->uneven[i] = profile_typical(uneven[i], us[i], n).us;
+        pass->measured[i] = profile_typical(us[i], us[i], pass->passes);
+        pass->uneven[i] = profile_typical(uneven[i], us[i], pass->passes).us;
         if (pass->measured[i].us < pass->measured[pass->best].us) pass->best = (enum profile_plan)i;
     }
     return 0;
@@ -204,7 +213,8 @@ static int make(struct maker *m, struct lutra_error *err)
     TRY(profile_open(m, &m->plan[PLAN_EVEN], err));
     TRY(find_units(m, err));
     waits_init(m->waits, how->clock, how->sync);
-    for (int rows = 0; rows < PASS_CLASSES; rows++) m->reps[rows] = how->reps, m->passes[rows] = how->passes;
+    m->begun_us = clock_now_us(how->clock);
+    for (int c = 0; c < PASS_CLASSES; c++) m->out->pass[c].reps = how->reps, m->out->pass[c].passes = how->passes;
     profile_count(m);
     for (int rows = 0; rows < PASS_CLASSES; rows++) {
         TRY(profile_measure(m, (enum pass_class)rows, err));

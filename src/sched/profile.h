@@ -71,8 +71,10 @@ struct profile {
     int n_kind;
     struct profile_kind kind[PROFILE_KINDS];
     struct profile_pass {
-        int n_row;
-        double sync_us; /* that a cut costs beyond its slowest part */
+        int n_row, n_left_out; /* rows of a pass, and of those that would take too long; 0: none would */
+        int reps, passes;      /* as asked for, or fewer where time is short */
+        bool once;             /* no pass of the same plan before one that is timed */
+        double sync_us;        /* that a cut costs beyond its slowest part */
         double predicted_us[PROFILE_PLANS];
         struct profile_time measured[PROFILE_PLANS];
         double
@@ -90,7 +92,9 @@ struct profile_how {
     enum wait_mode sync;
     int reps;        /* passes of each plan that operations are measured in */
     int passes;      /* of each of the three plans */
-    double limit_us; /* less of both where it would take longer; 0: none */
+    double limit_us; /* less of both where it would take longer, and then passes of fewer rows; 0: none */
+    /* Or NULL.  Makes the pass of many rows one of so many: its own number, or a half, a quarter ... */
+    int (*shorten)(void *user, int n_row, struct lutra_error *err);
     int (*progress)(void *user, uint64_t done, uint64_t total); /* or NULL; nonzero cancels */
     void (*fetch)(void *user, const struct tensor *tensor);     /* as of plan_prepare */
     void *user;

@@ -58,8 +58,11 @@ struct maker {
     struct gauge *gauge;
     double base_us[PASS_CLASSES]; /* what a pass on one device takes beyond its units */
     struct waits *waits;
-    int reps[PASS_CLASSES], passes[PASS_CLASSES]; /* as asked for, or fewer where time is short */
-    uint64_t done, total;                         /* passes */
+    uint64_t done, total; /* passes */
+    uint64_t begun_us;
+    double until_us;               /* of the clock: the end of the class that is measured; INFINITY: no limit */
+    double slowest_us;             /* of its passes */
+    double round_us[PASS_CLASSES]; /* at most, of each plan's passes that are compared, once */
 };
 
 /* measure.c: the times of every kind, and sync_us. */
@@ -67,6 +70,7 @@ int profile_measure(struct maker *m, enum pass_class rows, struct lutra_error *e
 void profile_count(struct maker *m); /* sets total */
 int profile_run(struct maker *m, const struct plan *plan, enum pass_class rows, double *us, struct lutra_error *err);
 double profile_uneven(const struct gauge *g, const struct plan *plan); /* of the last pass: see profile.h */
+double profile_left_us(const struct maker *m);                         /* of the limit */
 /* What n passes take where nothing disturbs them: the mean of x over the fastest third of them by `wall`. */
 struct profile_time profile_typical(const double *x, const double *wall, int n);
 void profile_even(const struct maker *m, unsigned set, int *part); /* sixteenths in proportion to speed */

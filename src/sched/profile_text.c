@@ -9,7 +9,7 @@
 
 #include "sched/profile.h"
 
-enum { VERSION = 2 };
+enum { VERSION = 3 };
 
 static const char *const class_name[] = {"few", "many"};
 
@@ -55,7 +55,8 @@ static json_t *pass_json(const struct profile_pass *pass)
         json_object_set_new(measured, name, time_json(pass->measured[i]));
         json_object_set_new(uneven, name, json_real(pass->uneven[i]));
     }
-    return json_pack("{si sf so so so ss}", "rows", pass->n_row, "sync_us", pass->sync_us, "predicted_us", predicted,
+    return json_pack("{si si si si sb sf so so so ss}", "rows", pass->n_row, "rows_left_out", pass->n_left_out, "reps",
+        pass->reps, "passes", pass->passes, "once", pass->once, "sync_us", pass->sync_us, "predicted_us", predicted,
         "measured_us", measured, "uneven", uneven, "best", profile_plan_name(pass->best));
 }
 
@@ -173,6 +174,11 @@ static int read_pass(const json_t *o, struct profile_pass *pass, struct lutra_er
     const char *best = string_of(o, "best");
     int found = -1;
     TRY(read_int(o, "rows", 1 << 20, &pass->n_row, err));
+    TRY(read_int(o, "rows_left_out", 1 << 20, &pass->n_left_out, err));
+    TRY(read_int(o, "reps", 1 << 20, &pass->reps, err));
+    TRY(read_int(o, "passes", 1 << 20, &pass->passes, err));
+    if (!json_is_boolean(json_object_get(o, "once"))) return wrong(err, "once");
+    pass->once = json_is_true(json_object_get(o, "once"));
     TRY(read_us(json_object_get(o, "sync_us"), "sync_us", &pass->sync_us, err));
     for (int i = 0; i < PROFILE_PLANS; i++) {
         const char *name = profile_plan_name((enum profile_plan)i);

@@ -16,6 +16,7 @@ struct probe {
     lutra_session *s;
     struct kv_view view;
     struct pass_args pass;
+    int32_t seq;
     bool held;
 };
 
@@ -35,22 +36,28 @@ static void set_rows(lutra_session *s, int32_t seq, int pos, int n)
             .want = i == n - 1 ? WANT_TOPK : ROW_BULK};
 }
 
-static int open_probe(struct probe *p, lutra_model *m, int n_row, struct lutra_error *err)
+static int hold(struct probe *p, int n_row, struct lutra_error *err)
 {
-    struct lutra_session_settings set;
-    int32_t seq;
-    lutra_session_settings_init(&set, sizeof set);
-    set.n_batch = MANY_ROWS, set.n_ctx = DEPTH + MANY_ROWS;
-    TRY(lutra_session_open(&p->s, m, &set, err));
-    TRY(lutra_seq_open(p->s, DEPTH + MANY_ROWS, &seq, err));
-    set_rows(p->s, seq, 0, DEPTH);
-    TRY(session_forward(p->s, DEPTH, false, err));
-    set_rows(p->s, seq, DEPTH, n_row);
+    if (p->held) session_let_go(p->s);
+    p->held = false;
+    set_rows(p->s, p->seq, DEPTH, n_row);
     TRY(session_hold(p->s, n_row, &p->view, &p->pass, err));
     p->held = true;
     /* As where a plan cuts by class, which is found only now. */
     for (int i = 0; n_row > FEW_ROWS && i < n_row - 1; i++) session_rows(p->s)[i].want |= ROW_BULK;
     return 0;
+}
+
+static int open_probe(struct probe *p, lutra_model *m, int n_row, struct lutra_error *err)
+{
+    struct lutra_session_settings set;
+    lutra_session_settings_init(&set, sizeof set);
+    set.n_batch = MANY_ROWS, set.n_ctx = DEPTH + MANY_ROWS;
+    TRY(lutra_session_open(&p->s, m, &set, err));
+    TRY(lutra_seq_open(p->s, DEPTH + MANY_ROWS, &p->seq, err));
+    set_rows(p->s, p->seq, 0, DEPTH);
+    TRY(session_forward(p->s, DEPTH, false, err));
+    return hold(p, n_row, err);
 }
 
 static void close_probe(struct probe *p)
@@ -62,7 +69,9 @@ static void close_probe(struct probe *p)
 struct telling {
     lutra_progress_fn fn;
     void *user;
-    const lutra_model *model; /* set by measure() */
+    uint64_t begun_us;
+    const lutra_model *model; /* these are set by measure() */
+    struct probe *many;
 };
 
 static int tell(void *user, uint64_t done, uint64_t total)
@@ -77,6 +86,23 @@ static void fetch(void *user, const struct tensor *tensor)
     weights_fetch(t->model->weights, tensor);
 }
 
+static int shorten(void *user, int n_row, struct lutra_error *err)
+{
+    return hold(((const struct telling *)user)->many, n_row, err);
+}
+
+/* What was left out to end in time. */
+static void say(lutra_model *m, const struct profile_pass *p)
+{
+    if (p->n_left_out)
+        log_line(&m->runtime->log, LUTRA_LOG_INFO, "profile: passes of %d rows, since those of %d would take too long",
+            p->n_row, p->n_left_out);
+    if (p->reps < REPS || p->passes < PASSES)
+        log_line(&m->runtime->log, LUTRA_LOG_INFO,
+            "profile: of %d rows, in %d s: operations in %d of %d passes, plans in %d of %d%s", p->n_row, LIMIT_S,
+            p->reps, REPS, p->passes, PASSES, p->once ? ", no pass of the same plan before" : "");
+}
+
 static int measure(lutra_model *m, struct profile *out, struct telling *t, struct lutra_error *err)
 {
     struct probe probe[PASS_CLASSES] = {{0}};
@@ -84,6 +110,7 @@ static int measure(lutra_model *m, struct profile *out, struct telling *t, struc
     int rc = open_probe(&probe[PASS_FEW], m, FEW_ROWS, err);
     if (rc == 0) rc = open_probe(&probe[PASS_MANY], m, MANY_ROWS, err);
     if (rc == 0) {
+        const double took_us = (double)(clock_now_us(m->runtime->clock) - t->begun_us), all_us = LIMIT_S * 1e6;
         struct profile_how how = {.list = model_ops(m->model),
             .device = device,
             .n_device = model_devices(m, device),
@@ -92,19 +119,23 @@ static int measure(lutra_model *m, struct profile *out, struct telling *t, struc
             .sync = m->runtime->sync,
             .reps = REPS,
             .passes = PASSES,
-            .limit_us = LIMIT_S * 1e6,
+            .limit_us = took_us < all_us ? all_us - took_us : 1,
+            .shorten = shorten,
             .progress = tell,
             .fetch = fetch,
             .user = t};
         struct affinity before;
-        t->model = m;
+        t->model = m, t->many = &probe[PASS_MANY];
         turn_take(&m->runtime->turn, TURN_ALL);
         affinity_set(m->runtime->devices.caller_cpu, &before);
         rc = profile_make(out, &how, err);
         affinity_restore(&before);
         turn_give(&m->runtime->turn, TURN_ALL);
     }
-    for (int c = 0; c < PASS_CLASSES; c++) close_probe(&probe[c]);
+    for (int c = 0; c < PASS_CLASSES; c++) {
+        close_probe(&probe[c]);
+        if (rc == 0) say(m, &out->pass[c]);
+    }
     return rc;
 }
 
@@ -133,7 +164,7 @@ int lutra_profile(lutra_runtime *runtime, const char *model_path, const char *ou
     if (text) *text = NULL;
     TRY(handle_check(runtime, "runtime", err));
     TRY(settings_copy(&set, sizeof set, settings, "profile", err));
-    struct telling t = {set.progress, set.progress_user, NULL};
+    struct telling t = {.fn = set.progress, .user = set.progress_user, .begun_us = clock_now_us(runtime->clock)};
     lutra_model *m;
     set.plan = "even";
     set.vocab_only = false;
@@ -153,7 +184,7 @@ enum { BUDGET_MS = 300, STREAM_MB = 256 };
 int lutra_characterize(
     lutra_runtime *runtime, lutra_progress_fn progress, void *user, char **json, struct lutra_error *err)
 {
-    struct telling t = {progress, user, NULL};
+    struct telling t = {.fn = progress, .user = user};
     struct affinity before;
     TRY(handle_check(runtime, "runtime", err));
     struct traits *traits = malloc(sizeof *traits);

@@ -24,6 +24,7 @@ struct bench {
     struct pass_args pass[PASS_CLASSES];
     struct profile p;
     double limit_us;
+    int n_shortened; /* -1: passes of many rows cannot be */
 };
 
 static void open_bench(struct bench *b, int n_device)
@@ -32,7 +33,18 @@ static void open_bench(struct bench *b, int n_device)
     b->many = (struct batch){.row = b->w.row, .n_row = CLOCKED_ROWS};
     b->pass[PASS_FEW] = b->pass[PASS_MANY] = b->w.pass;
     b->pass[PASS_MANY].batch = &b->many;
+    b->n_shortened = -1;
     for (int r = 1; r < CLOCKED_ROWS; r++) b->w.row[r].want = ROW_BULK;
+}
+
+static int shorten(void *user, int n_row, struct lutra_error *err)
+{
+    struct bench *b = user;
+    (void)err;
+    assert_true(n_row >= PASS_MANY_ROWS && CLOCKED_ROWS % n_row == 0);
+    b->many.n_row = n_row;
+    b->n_shortened++;
+    return 0;
 }
 
 static int make(struct bench *b, int (*progress)(void *, uint64_t, uint64_t), void *user, struct lutra_error *err)
@@ -46,8 +58,9 @@ static int make(struct bench *b, int (*progress)(void *, uint64_t, uint64_t), vo
         .reps = REPS,
         .passes = PASSES,
         .limit_us = b->limit_us,
+        .shorten = b->n_shortened < 0 ? NULL : shorten,
         .progress = progress,
-        .user = user};
+        .user = progress ? user : b};
     return profile_make(&b->p, &how, err);
 }
 
@@ -234,6 +247,39 @@ static void time_is_limited(void **state)
         assert_predicted(&b, 0.02);
     }
     assert_true(took[0] > 150e6 && took[3] < 45e6);
+}
+
+/* One device, the first or the second, is so slow that fewer passes do not help: what is timed goes without a pass
+ * before, and prompts are shorter; what was left out is said.  Passes that all end in time are not tried with fewer rows
+ * first. */
+static void slow_devices_keep_the_limit(void **state)
+{
+    static struct bench b;
+    static const int slow[] = {1, 10, 30, 100, 200, 400, 800};
+    struct lutra_error err = {.what = ""};
+    int n_once = 0, n_shorter = 0;
+    (void)state;
+    for (int i = 0; i < 14; i++) {
+        open_bench(&b, 2);
+        b.w.device[i % 2].ns_per_kmac *= slow[i / 2];
+        if (i % 4 > 1) b.w.device[i % 2].device.store = NULL, b.w.device[i % 2].device.caps.speed = 0;
+        b.limit_us = 300e6;
+        b.n_shortened = 0;
+        if (make(&b, NULL, NULL, &err) < 0) fail_msg("%s", err.what);
+        const struct profile_pass *few = &b.p.pass[PASS_FEW], *many = &b.p.pass[PASS_MANY];
+        print_message("%d times slower, device %d: %.0f s; few %d %d %d, many %d rows %d %d %d\n", slow[i / 2], i % 2,
+            (double)b.w.time.now_us / 1e6, few->reps, few->passes, few->once, many->n_row, many->reps, many->passes,
+            many->once);
+        assert_true((double)b.w.time.now_us <= b.limit_us);
+        assert_int_equal(many->n_row, b.many.n_row);
+        assert_int_equal(many->n_left_out, many->n_row < CLOCKED_ROWS ? CLOCKED_ROWS : 0);
+        assert_true(few->n_row == 1 && few->n_left_out == 0);
+        if (slow[i / 2] < 30) assert_true(b.n_shortened == 0 && many->reps == REPS && many->passes == PASSES);
+        assert_true(!many->once || many->reps == 1);
+        n_once += many->once, n_shorter += many->n_left_out > 0;
+        assert_predicted(&b, 0.15);
+    }
+    assert_true(n_once > 0 && n_shorter > 0);
 }
 
 static void cuts_follow_the_devices(void **state)
@@ -575,11 +621,11 @@ int main(void)
     const struct CMUnitTest tests[] = {cmocka_unit_test(devices_that_differ_share_by_class),
         cmocka_unit_test(predictions_come_true), cmocka_unit_test(waits_of_balanced_cuts),
         cmocka_unit_test(passes_are_cold), cmocka_unit_test(others_disturb), cmocka_unit_test(parts_end_together),
-        cmocka_unit_test(time_is_limited), cmocka_unit_test(cuts_follow_the_devices),
-        cmocka_unit_test(what_is_left_is_solved), cmocka_unit_test(three_devices_share),
-        cmocka_unit_test(other_sets_of_devices), cmocka_unit_test(devices_that_differ_have_one_plan),
-        cmocka_unit_test(devices_that_say_nothing), cmocka_unit_test(may_be_cancelled),
-        cmocka_unit_test(cuts_are_by_name), cmocka_unit_test(text_says_the_same),
+        cmocka_unit_test(time_is_limited), cmocka_unit_test(slow_devices_keep_the_limit),
+        cmocka_unit_test(cuts_follow_the_devices), cmocka_unit_test(what_is_left_is_solved),
+        cmocka_unit_test(three_devices_share), cmocka_unit_test(other_sets_of_devices),
+        cmocka_unit_test(devices_that_differ_have_one_plan), cmocka_unit_test(devices_that_say_nothing),
+        cmocka_unit_test(may_be_cancelled), cmocka_unit_test(cuts_are_by_name), cmocka_unit_test(text_says_the_same),
         cmocka_unit_test(other_keys_are_refused), cmocka_unit_test(hostile_text_is_refused_or_sound)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
