@@ -20,6 +20,16 @@ for case in '64 14.0287' '128 18.2832'; do
         fail "-c $1: $(cat "$WORK/out"), not $2"
 done
 
+# An NPU beside the CPU, by class of rows and hybrid: other numbers, within 0.2 %.
+lutra perplexity -m "$M" -f "$T" -c 128 --chunks 4 --quiet
+cpu=$(awk '{ print $2 }' "$WORK/out")
+for plan in '--plan class' '-ts 1,1/0,1'; do
+    lutra perplexity -m "$M" -f "$T" -c 128 --chunks 4 --quiet --device npu-sim,cpu $plan
+    expect_code 0 "$plan"
+    awk -v want="$cpu" '{ d = $2 / want - 1; exit !(d > -0.002 && d < 0.002 && d != 0) }' "$WORK/out" ||
+        fail "$plan: $(cat "$WORK/out"), not $cpu"
+done
+
 # One pass or several, a file or standard input, some of the chunks.
 lutra perplexity -m "$M" -f "$T" -c 64 --chunks 5 --quiet
 expect_out ': 155 tokens of 5 chunks of 64' 'chunks'
