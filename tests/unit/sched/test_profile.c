@@ -250,8 +250,7 @@ static void time_is_limited(void **state)
 }
 
 /* One device, the first or the second, is so slow that fewer passes do not help: what is timed goes without a pass
- * before, and prompts are shorter; what was left out is said.  Passes that all end in time are not tried with fewer rows
- * first. */
+ * before, and prompts are shorter; what was left out is said.  Passes that all end in time are all made. */
 static void slow_devices_keep_the_limit(void **state)
 {
     static struct bench b;
