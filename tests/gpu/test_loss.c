@@ -1,14 +1,22 @@
 /* SPDX-License-Identifier: MIT
  *
- * A GPU that is lost at any call of a request: the CPU goes on from the last commit, and the answer is that of an
- * undisturbed one, no token twice, none missing.
+ * A GPU that is lost at any call of a request, where it computes all or shares products with the CPU: the CPU goes on
+ * from the last commit, and the answer is that of an undisturbed one, no token twice, none missing.
  */
 #include "model_fixture.h"
 
+#include "engine/model.h"
 #include "engine/runtime.h"
 #include "gpu/device_impl.h"
 
-enum { MOST_TOKENS = 16, N_TOKENS = 10, N_ASKED = 20 };
+enum { MOST_TOKENS = 64, N_TOKENS = 10, N_ASKED = 40, RANDOM_LONG = 200 };
+
+/* Devices, and how they share products; NULL: they do not. */
+static const struct way {
+    const char *device, *split;
+} ways[] = {{"vulkan", NULL}, {"vulkan,cpu", "1,1"}, {"vulkan,cpu", "1,1/0,1"}};
+static const struct way *way = ways;
+static int n_tokens = N_TOKENS;
 
 /* Which call fails, counted from the first of a request; 0: none. */
 static struct {
@@ -93,7 +101,7 @@ static void ask(lutra_session *s, struct answer *out)
     for (int i = 0; i < N_ASKED; i++) prompt[i] = token_at(first + i);
     sampling.temperature = 0;
     r.sampling = &sampling;
-    r.prompt = prompt, r.n_prompt = N_ASKED, r.max_tokens = N_TOKENS;
+    r.prompt = prompt, r.n_prompt = N_ASKED, r.max_tokens = n_tokens;
     r.on_text = on_piece, r.on_end = on_end, r.user = out;
     OK(lutra_submit(s, &r, &id, err));
     while (n_active) OK(lutra_step(s, &n_active, err));
@@ -112,11 +120,13 @@ static void ask_once(
     lutra_session_settings_init(&ss, sizeof ss);
     log->text[0] = 0;
     rs.gpu_slice_ms = 1e5; /* how many submissions there are does not depend on the time */
-    rs.device = "vulkan", rs.n_threads = 1, rs.log = keep_line, rs.log_user = log;
-    ss.n_ctx = 64, ss.n_batch = 16;
+    rs.device = way->device, rs.split = way->split, rs.n_threads = 1, rs.log = keep_line, rs.log_user = log;
+    ss.n_ctx = 128, ss.n_batch = N_ASKED;
     OK(lutra_runtime_open(&rt, &rs, err));
     OK(lutra_model_open(&model, rt, path, NULL, err));
     OK(lutra_session_open(&s, model, &ss, err));
+    assert_int_equal(plan_mixes(model_plan(model, 1)), way->split != NULL);
+    assert_int_equal(model_plan(model, 1)->by_class, way->split && strchr(way->split, '/'));
     struct gpu_functions *vk = &((struct gpu_device *)rt->devices.device[0])->vk;
     VkResult with = calls.with;
     bool stands = calls.stands;
@@ -133,6 +143,9 @@ static void ask_once(
     lutra_runtime_close(&rt);
 }
 
+static double slowest_ms;
+static int n_lost;
+
 static void check(const char *path, int fail_submit, int fail_wait, int fail_end, const struct answer *want)
 {
     static struct lines log;
@@ -143,25 +156,70 @@ static void check(const char *path, int fail_submit, int fail_wait, int fail_end
             got.n);
     bool lost = strstr(log.text, "vulkan is lost") != NULL;
     if (lost != (calls.with != VK_TIMEOUT || calls.stands)) fail_msg("is it lost?  The log says: %s", log.text);
+    const char *line = strstr(log.text, "the pass that lost vulkan is done, ");
+    assert_int_equal(line != NULL, lost);
+    double ms = line ? atof(strstr(line, "done, ") + 6) : 0; /* how long the next token took */
+    if (ms > slowest_ms) slowest_ms = ms;
+    n_lost += lost;
+}
+
+/* A prompt whose answer has so many tokens: to `want`. */
+static void find_prompt(const char *path, struct answer *want)
+{
+    static struct lines log;
+    calls.with = VK_ERROR_DEVICE_LOST, calls.stands = false;
+    for (first = 0, want->n = 0; first < 20 && want->n < n_tokens; first++) ask_once(path, 0, 0, 0, want, &log);
+    first--;
+    assert_int_equal(want->n, n_tokens);
+    assert_null(strstr(log.text, "is lost"));
+}
+
+static void lose_at_calls(const char *path)
+{
+    struct answer want;
+    const int step = way->split && !getenv("LUTRA_TEST_LONG") ? 7 : 1;
+    slowest_ms = n_lost = 0;
+    find_prompt(path, &want);
+    int n_submit = calls.n_submit, n_wait = calls.n_wait, n_end = calls.n_end;
+    assert_true(n_submit >= n_tokens && n_wait >= n_tokens);
+    for (int i = 1; i <= n_submit; i += step) check(path, i, 0, 0, &want);
+    for (int i = 1; i <= n_wait; i += step) check(path, 0, i, 0, &want);
+    check(path, 0, 0, n_end, &want);
+    print_message("%s %s: lost %d times, at %d submits and %d waits; the next token took %.0f ms at most\n",
+        way->device, way->split ? way->split : "", n_lost, n_submit, n_wait, slowest_ms);
+}
+
+static void lose_in_a_long_answer(const char *path)
+{
+    struct answer want;
+    uint32_t seed = 3;
+    slowest_ms = n_lost = 0;
+    n_tokens = MOST_TOKENS;
+    find_prompt(path, &want);
+    const int n_submit = calls.n_submit, n_wait = calls.n_wait;
+    for (int i = 0; i < RANDOM_LONG; i++) {
+        seed = seed * 1664525u + 1013904223u;
+        const int at = (int)((seed >> 8) % (uint32_t)(n_submit + n_wait)) + 1;
+        check(path, at <= n_submit ? at : 0, at <= n_submit ? 0 : at - n_submit, 0, &want);
+    }
+    print_message("%s %s: lost %d times in %d tokens; the next token took %.0f ms at most\n", way->device,
+        way->split ? way->split : "", n_lost, n_tokens, slowest_ms);
+    n_tokens = N_TOKENS;
 }
 
 static void answers_go_on_when_the_gpu_is_lost(void **state)
 {
-    static struct lines log;
     struct fixture f;
     struct answer want;
     (void)state;
     fixture_make(&f, &(struct where){0}, "tiny-llama", "F32", 1, 1);
-    calls.with = VK_ERROR_DEVICE_LOST;
-    for (first = 0, want.n = 0; first < 20 && want.n < N_TOKENS; first++) ask_once(f.path, 0, 0, 0, &want, &log);
-    first--;
-    assert_int_equal(want.n, N_TOKENS);
-    assert_null(strstr(log.text, "is lost"));
-    int n_submit = calls.n_submit, n_wait = calls.n_wait, n_end = calls.n_end;
-    assert_true(n_submit >= N_TOKENS && n_wait >= N_TOKENS);
-    for (int i = 1; i <= n_submit; i++) check(f.path, i, 0, 0, &want);
-    for (int i = 1; i <= n_wait; i++) check(f.path, 0, i, 0, &want);
-    check(f.path, 0, 0, n_end, &want);
+    for (size_t i = 0; i < sizeof ways / sizeof *ways; i++) {
+        way = &ways[i];
+        lose_at_calls(f.path);
+        if (getenv("LUTRA_TEST_LONG")) lose_in_a_long_answer(f.path);
+    }
+    way = ways;
+    find_prompt(f.path, &want);
     calls.with = VK_TIMEOUT; /* it takes long, and ends something meanwhile */
     check(f.path, 0, 2, 0, &want);
     calls.stands = true; /* it does not answer */

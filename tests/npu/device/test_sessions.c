@@ -15,10 +15,15 @@ static const struct {
     int kib, sessions;
 } windows[] = {{16384, 1}, {1600, 2}, {1100, 3}};
 
-/* Devices, and how they share products; NULL: they do not. */
+/* Devices, and how they share products, by class where there is a '/'; NULL: they do not. */
 struct shared {
     const char *device, *split;
 };
+
+static bool is_by_class(struct shared on)
+{
+    return on.split && strchr(on.split, '/');
+}
 
 static void open_model(
     struct fixture *f, const char *path, struct shared on, int window_kib, int n_ctx, struct lines *log)
@@ -31,7 +36,7 @@ static void open_model(
     rs.device = on.device, rs.split = on.split;
     rs.n_threads = 2;
     rs.log = log ? keep_line : NULL, rs.log_user = log;
-    ss.n_seq = 2, ss.n_ctx = n_ctx, ss.n_batch = 8, ss.n_out = 2;
+    ss.n_seq = 2, ss.n_ctx = n_ctx, ss.n_batch = is_by_class(on) ? 64 : 8, ss.n_out = 2;
     rs.npu_window_bytes = (uint64_t)window_kib << 10;
     rs.npu_program = NPU_PROGRAM;
     OK(lutra_runtime_open(&f->rt, &rs, err));
@@ -139,14 +144,20 @@ static int on_text(void *user, const struct lutra_piece *piece)
     return 0;
 }
 
+#define SHORT "Tom has 3 apples and buys 5 more. How many apples does he have?"
+/* Its prompt has a whole block and more. */
+#define LONG                                                                                                           \
+    "Tom has 3 apples and buys 5 more. Then he gives 2 apples to Ann and buys 4 more. Ann gives 1 apple back. How "    \
+    "many apples does Tom have in the end?"
+static const char *question = SHORT;
+
 /* Two samples of a chat, token for token. */
 static void answer_at(const struct fixture *f, float temperature, int max_tokens, struct text *out)
 {
     struct lutra_request r;
     lutra_request_init(&r, sizeof r);
-    struct lutra_message m = {
-        .role = "user", .content = "Tom has 3 apples and buys 5 more. How many apples does he have?"};
-    int32_t id[64];
+    struct lutra_message m = {.role = "user", .content = question};
+    int32_t id[128];
     char *text;
     memset(out, 0, sizeof *out);
     struct lutra_chat chat;
@@ -154,7 +165,8 @@ static void answer_at(const struct fixture *f, float temperature, int max_tokens
     chat.messages = &m;
     chat.n_message = 1;
     OK(lutra_chat_render(f->model, &chat, &text, NULL, err));
-    OK(lutra_tokenize(f->model, text, strlen(text), LUTRA_PARSE_SPECIAL, id, 64, &r.n_prompt, err));
+    OK(lutra_tokenize(f->model, text, strlen(text), LUTRA_PARSE_SPECIAL, id, 128, &r.n_prompt, err));
+    assert_in_range(r.n_prompt, strcmp(question, SHORT) ? 40 : 1, 128);
     lutra_free(text);
     r.prompt = id, r.n_samples = 2, r.max_tokens = max_tokens;
     struct lutra_sampling sampling;
@@ -229,7 +241,13 @@ static void loss_of_any_session(void **state)
 
 /* ---- lost in the middle of an answer ---- */
 
-enum { LOST_TOKENS = 24, LOST_PLACES = SANITIZED ? 2 : 6, LOST_PLACES_LONG = 20, ENDS = 2 };
+enum { LOST_TOKENS = 24, LOST_PLACES = SANITIZED ? 2 : 6, ENDS = 2 };
+enum { LOST_TOKENS_LONG = 64, LOST_PLACES_LONG = 200 / 6, KILLED_PLACES_LONG = 20 };
+
+static int n_tokens(void)
+{
+    return getenv("LUTRA_TEST_LONG") ? LOST_TOKENS_LONG : LOST_TOKENS;
+}
 
 /* How an NPU goes. */
 enum way { ENDED, SILENT, KILLED };
@@ -283,29 +301,44 @@ static int set_ends(const struct fixture *f, const long *calls, enum way way)
     return n;
 }
 
+static double slowest_ms; /* of the passes that lost one */
+
+static void note_time(const struct lines *log, bool lost)
+{
+    const char *line = strstr(log->text, "the pass that lost "), *at = line ? strstr(line, " is done, ") : NULL;
+    assert_int_equal(at != NULL, lost);
+    if (at && atof(at + 10) > slowest_ms) slowest_ms = atof(at + 10);
+}
+
 /* An answer of devices that go: those that have gone are in no plan any more. */
-static void answer_until(struct shared on, const long *calls, enum way way, struct lines *log, struct text *out)
+static void answer_until(
+    struct shared on, const long *calls, enum way way, int max_tokens, struct lines *log, struct text *out)
 {
     struct fixture f;
-    open_model(&f, MODEL, on, windows[on.split ? 0 : 1].kib, 128, log);
+    bool lost = false;
+    open_model(&f, MODEL, on, windows[on.split ? 0 : 1].kib, is_by_class(on) ? 256 : 128, log);
     log->text[0] = 0; /* of opening */
     const int n = set_ends(&f, calls, way);
     assert_int_equal(plan_mixes(&f.model->plan), on.split != NULL);
-    answer_at(&f, 0, LOST_TOKENS, out);
+    assert_int_equal(f.model->plan.by_class, is_by_class(on));
+    answer_at(&f, 0, max_tokens, out);
     for (int i = 0, k = 0; i < f.rt->devices.n_device; i++) {
         if (f.rt->devices.device[i] == f.rt->devices.cpu) continue;
         assert_int_equal(model_uses(f.model, f.rt->devices.device[i]), end[k++].left != 0);
     }
-    for (int k = 0; k < n; k++)
+    for (int k = 0; k < n; k++) {
+        lost |= !end[k].left;
         if (!end[k].left && !strstr(log->text, says[way])) fail_msg("the log: %s", log->text);
+    }
+    note_time(log, lost);
     shut(&f);
 }
 
 static void text_of_cpu(struct text *out)
 {
     struct fixture f;
-    open_in(&f, "cpu", 0);
-    answer_at(&f, 0, LOST_TOKENS, out);
+    open_with(&f, "cpu", 0, 256, NULL);
+    answer_at(&f, 0, n_tokens(), out);
     shut(&f);
 }
 
@@ -315,29 +348,49 @@ static uint32_t below(uint32_t *seed, long n)
     return (uint32_t)(((uint64_t)*seed * (uint64_t)n) >> 32);
 }
 
+/* At every look of two passes. */
+static void lose_in_two_passes(struct shared on)
+{
+    struct text want, got;
+    struct lines log = {""};
+    answer_until(on, (const long[]){-1, -1}, ENDED, 2, &log, &want);
+    const long n = end[0].n;
+    for (long at = 1; at <= n; at++) {
+        answer_until(on, (const long[]){at, -1}, at % 2 ? SILENT : ENDED, 2, &log, &got);
+        if (memcmp(&want, &got, sizeof got)) fail_msg("%s lost at %ld of %ld: '%s'", on.device, at, n, got.bytes[0]);
+    }
+    print_message("%s %s: lost at %ld looks of two passes\n", on.device, on.split, n);
+}
+
 /* At random places an NPU ends, or answers no more, alone or where it shares products: the others go on, and the text
  * is that of any alone.  Of two that share with the CPU one goes, and then the other. */
 static void an_answer_outlives_its_npu(void **state)
 {
-    static const struct shared lists[] = {
-        {"npu-sim", NULL}, {"npu-sim,cpu", "1,1"}, {"cpu,npu-sim", "2,1"}, {"npu-sim,npu-sim,cpu", "1,1,2"}};
+    static const struct shared lists[] = {{"npu-sim", NULL}, {"npu-sim,cpu", "1,1"}, {"cpu,npu-sim", "2,1"},
+        {"npu-sim,npu-sim,cpu", "1,1,2"}, {"npu-sim,cpu", "1,0/0,1"}, {"npu-sim,cpu", "1,1/1,2"}};
     (void)state;
     struct text want, got;
     struct lines log = {""};
     uint32_t seed = 5;
-    text_of_cpu(&want);
     for (size_t l = 0; l < sizeof lists / sizeof *lists; l++) {
-        answer_until(lists[l], (const long[]){-1, -1}, ENDED, &log, &got);
+        question = is_by_class(lists[l]) ? LONG : SHORT;
+        text_of_cpu(&want);
+        answer_until(lists[l], (const long[]){-1, -1}, ENDED, n_tokens(), &log, &got);
         assert_memory_equal(&want, &got, sizeof got);
         const long n[] = {end[0].n, end[1].n};
         int n_place = getenv("LUTRA_TEST_LONG") ? LOST_PLACES_LONG : lists[l].split ? LOST_PLACES / 2 : LOST_PLACES;
+        slowest_ms = 0;
         for (int i = 0; i < n_place; i++) {
             const long at[] = {1 + below(&seed, n[0]), 1 + below(&seed, n[1])};
-            answer_until(lists[l], at, i % 2 ? SILENT : ENDED, &log, &got);
+            answer_until(lists[l], at, i % 2 ? SILENT : ENDED, n_tokens(), &log, &got);
             if (memcmp(&want, &got, sizeof got))
                 fail_msg("%s lost at %ld of %ld: '%s'", lists[l].device, at[0], n[0], got.bytes[0]);
         }
+        print_message("%s %s: lost %d times; the next token took %.0f ms at most\n", lists[l].device,
+            lists[l].split ? lists[l].split : "", n_place, slowest_ms);
+        if (getenv("LUTRA_TEST_LONG") && is_by_class(lists[l])) lose_in_two_passes(lists[l]);
     }
+    question = SHORT;
 }
 
 /* A matrix that no window holds runs on the CPU, and the log says which and how large; the device itself refuses it. */
@@ -402,28 +455,35 @@ static pid_t newest_child(void)
 }
 
 /* Its program is killed at random looks, while it computes its shares and the CPU has computed its own. */
-static void lost_while_it_shares(const struct text *want)
+static void lost_while_it_shares(struct shared on)
 {
-    const struct shared on = {"npu-qemu,cpu", "1,1"};
-    const int n_place = getenv("LUTRA_TEST_LONG") ? LOST_PLACES_LONG : 2;
+    const int n_place = getenv("LUTRA_TEST_LONG") ? KILLED_PLACES_LONG : 2;
     struct lines log = {""};
-    struct text got;
+    struct text want, got;
     uint32_t seed = 9;
+    question = is_by_class(on) ? LONG : SHORT;
+    text_of_cpu(&want);
+    slowest_ms = 0;
     for (int i = 0; i < n_place; i++) {
         struct fixture f;
         const long at = 1 + below(&seed, 200);
-        open_model(&f, MODEL, on, windows[0].kib, 128, &log);
+        open_model(&f, MODEL, on, windows[0].kib, is_by_class(on) ? 256 : 128, &log);
         log.text[0] = 0;
         end[0].pid = newest_child();
         set_ends(&f, &at, KILLED);
-        answer_at(&f, 0, LOST_TOKENS, &got);
+        answer_at(&f, 0, n_tokens(), &got);
         end[0].pid = 0;
         assert_int_equal(end[0].left, 0);
-        assert_memory_equal(want, &got, sizeof got);
+        assert_memory_equal(&want, &got, sizeof got);
         assert_false(model_uses(f.model, &npu_of(&f)->base));
         if (!strstr(log.text, says[KILLED])) fail_msg("the log: %s", log.text);
+        note_time(&log, true);
         shut(&f);
+        assert_int_equal(newest_child(), 0);
     }
+    print_message(
+        "%s %s: killed %d times; the next token took %.0f ms at most\n", on.device, on.split, n_place, slowest_ms);
+    question = SHORT;
 }
 
 /* Two Hexagon programs under QEMU, each with its window; one is killed and the CPU goes on. */
@@ -460,12 +520,13 @@ static void under_qemu(void **state)
     assert_ptr_equal(runtime_first(f.rt), f.rt->devices.cpu);
     shut(&cpu);
     shut(&f);
+    lost_while_it_shares((struct shared){"npu-qemu,cpu", "1,1"});
+    lost_while_it_shares((struct shared){"npu-qemu,cpu", "1,1/0,1"});
     text_of_cpu(&one);
-    lost_while_it_shares(&one);
     for (int i = 0; i < 2; i++) { /* in the middle of an answer, killed and stopped */
         open_in(&f, "npu-qemu", windows[0].kib);
         victim.pid = newest_child(), victim.signal = i ? SIGSTOP : SIGKILL;
-        answer_at(&f, 0, LOST_TOKENS, &many);
+        answer_at(&f, 0, n_tokens(), &many);
         assert_int_equal(victim.pid, 0);
         assert_memory_equal(&one, &many, sizeof one);
         assert_ptr_equal(runtime_first(f.rt), f.rt->devices.cpu);
