@@ -2,8 +2,8 @@
 
 usage: package.py CASE BUILD SOURCE CC CXX      exit status 77 (skipped) where a tool is missing
 
-Cases: install (into BUILD/tests/package/prefix, for the others), symbols, pkgconfig, cmake, subfolder, growth, bare,
-absent; static in the long tests.
+Cases: install (into BUILD/tests/package/prefix, for the others), symbols, debian, pkgconfig, cmake, subfolder, growth,
+bare, absent; static in the long tests.
 """
 import json
 import os
@@ -124,6 +124,21 @@ def pkgconfig():
         elects(program, with_library())
     version = run("pkg-config", "--modversion", "lutra", env=env).strip()
     same("lutra_version()", run("strings", "-a", PREFIX / "lib/liblutra.so.0").split("\n").count(version) > 0, True)
+
+
+def debian():
+    """liblutra-dev depends on the packages of what lutra.pc requires: pkg-config refuses without them."""
+    need("pkg-config", "dpkg-query")
+    requires, = re.findall(r"^Requires.private: (.*)", (PREFIX / "lib/pkgconfig/lutra.pc").read_text(), flags=re.M)
+    control = (SOURCE / "debian/control").read_text().split("Package: liblutra-dev\n")[1]
+    depends = re.split(r",\s*", re.search(r"^Depends: (.*(?:\n .*)*)", control, flags=re.M)[1])
+    for module in requires.split():
+        file = Path(run("pkg-config", "--variable=pcfiledir", module).strip()) / f"{module}.pc"
+        owner = subprocess.run(["dpkg-query", "-S", file], capture_output=True, text=True).stdout.split(":")[0]
+        if not owner:
+            print(f"{file} is of no package")
+        elif owner not in depends:
+            sys.exit(f"debian/control: liblutra-dev does not depend on {owner}, which has {module}.pc")
 
 
 def project(folder, *settings):
