@@ -15,7 +15,7 @@
 #include "sanitized.h"
 #include "sched/solve.h"
 
-enum { CHAINS = SANITIZED ? 200 : 1000, OPS = 6, CHOICES = 8, GRID = 7 }; /* choices: as three bits */
+enum { CHAINS = SANITIZED ? 200 : 1000, OPS = 6, CHOICES = 8, GRID = 7 };
 
 static uint32_t seed;
 
@@ -45,36 +45,54 @@ static void random_chain(struct solve_problem *p)
     }
 }
 
-/* The definition, with sets spelt out. */
+static unsigned parts_of(const struct solve_choice *c)
+{
+    unsigned set = 0;
+    for (int d = 0; d < SOLVE_DEVICES; d++) set |= (unsigned)(c->part[d] > 0) << d;
+    return set;
+}
+
+/* The definition: us of operation i as choice k, where the devices `held` have its input. */
+static double cost_of(const struct solve_problem *p, int i, int k, unsigned held)
+{
+    const struct solve_choice *c = &choice[i][k];
+    double slowest = 0;
+    for (int d = 0; d < SOLVE_DEVICES; d++) slowest = c->us[d] > slowest ? c->us[d] : slowest;
+    unsigned set = parts_of(c);
+    bool one = (set & (set - 1)) == 0;
+    return slowest + (one && held & set ? 0 : p->sync_us + op[i].copy_us);
+}
+
+/* Who holds the values before the first operation, when the last is choice `last`. */
+static unsigned before(const struct solve_problem *p, int last)
+{
+    return p->start ? (unsigned)p->start : parts_of(&choice[OPS - 1][last]);
+}
+
 static double time_of(const struct solve_problem *p, const int *k)
 {
     double sum = 0;
-    bool held[SOLVE_DEVICES];
-    for (int d = 0; d < SOLVE_DEVICES; d++)
-        held[d] = p->start ? (p->start >> d & 1) : choice[OPS - 1][k[OPS - 1]].part[d] > 0;
-    for (int i = 0; i < OPS; i++) {
-        const struct solve_choice *c = &choice[i][k[i]];
-        double slowest = 0;
-        int n = 0, one = 0;
-        for (int d = 0; d < SOLVE_DEVICES; d++) {
-            slowest = fmax(slowest, c->us[d]);
-            if (c->part[d]) n++, one = d;
-        }
-        sum += slowest;
-        if (n > 1 || !held[one]) sum += p->sync_us + op[i].copy_us;
-        for (int d = 0; d < SOLVE_DEVICES; d++) held[d] = c->part[d] > 0;
-    }
+    unsigned held = before(p, k[OPS - 1]);
+    for (int i = 0; i < OPS; held = parts_of(&choice[i][k[i]]), i++) sum += cost_of(p, i, k[i], held);
     return sum;
+}
+
+/* The best of all ways to go on from operation i to the last as choice `last`: each is tried. */
+static double search_from(const struct solve_problem *p, int i, unsigned held, int last)
+{
+    double best = INFINITY;
+    for (int k = i < OPS - 1 ? 0 : last; k < (i < OPS - 1 ? CHOICES : last + 1); k++) {
+        double us = cost_of(p, i, k, held);
+        if (i < OPS - 1) us += search_from(p, i + 1, parts_of(&choice[i][k]), last);
+        if (us < best) best = us;
+    }
+    return best;
 }
 
 static double search(const struct solve_problem *p)
 {
     double best = INFINITY;
-    for (int n = 0; n < 1 << 18; n++) {
-        int k[OPS];
-        for (int i = 0; i < OPS; i++) k[i] = n >> (3 * i) & 7;
-        best = fmin(best, time_of(p, k));
-    }
+    for (int last = 0; last < CHOICES; last++) best = fmin(best, search_from(p, 0, before(p, last), last));
     return best;
 }
 
