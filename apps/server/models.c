@@ -39,7 +39,7 @@ struct served *models_find(struct server *s, const struct api_key *key, const ch
 
 static void add_stats(struct lutra_stats *all, const struct lutra_stats *one)
 {
-    all->n_step += one->n_step;
+    all->n_pass += one->n_pass;
     all->rows_valid += one->rows_valid;
     all->rows_wasted += one->rows_wasted;
     all->rows_underutilized += one->rows_underutilized;

@@ -69,7 +69,8 @@ void server_settings_init(struct server_settings *set)
         .most_models = 4,
         .max_tokens = -1,
         .reasoning_budget = -1,
-        .access_log = true};
+        .access_log = true,
+        .log_json = true};
 }
 
 /* As many descriptors as the system lets it have, and no more connections than these. */

@@ -86,7 +86,9 @@ struct server_settings {
     const char *chat_template;  /* another one for all models, or NULL */
     const char *chat_variables; /* lutra_chat.variables of requests, which may say otherwise; or NULL */
     int chat_flags;             /* lutra_chat_flags about reasoning, of requests that do not say */
-    bool access_log;            /* a JSON line per request on stderr */
+    bool access_log;            /* a line per request, to `line` */
+    bool log_json;              /* of JSON; else for people: requests that ask or fail */
+    bool log_all;               /* for people, too: of every request */
 };
 void server_settings_init(struct server_settings *set);
 

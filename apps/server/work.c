@@ -227,7 +227,7 @@ static void count(struct server *s)
 {
     struct lutra_stats all;
     models_count(s, &all);
-    atomic_store(&s->n_pass, all.n_step);
+    atomic_store(&s->n_pass, all.n_pass);
     atomic_store(&s->rows_valid, all.rows_valid);
     atomic_store(&s->rows_wasted, all.rows_wasted);
     atomic_store(&s->rows_idle, all.rows_underutilized);

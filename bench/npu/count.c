@@ -55,7 +55,7 @@ static const uint32_t shapes[][2] = {{1536, 1536}, {1536, 8960}, {8960, 1536}, {
     {8192, 3072}};
 enum { N_SHAPES = sizeof shapes / sizeof *shapes };
 
-/* What a step of a model needs beside these: the papers' keys and values, this project's small models; heads and their
+/* What a pass of a model needs beside these: the papers' keys and values, this project's small models; heads and their
  * size [n_head / n_kv_head, n_kv_head, d_head]. */
 static const uint32_t kv_shapes[][2] = {{1536, 256}, {2048, 256}, {3584, 512}, {2048, 512}, {3072, 1024}};
 static const uint32_t small_shapes[][2] = {{64, 64}, {64, 32}, {64, 192}, {192, 64}, {128, 128}, {128, 64}, {128, 384},
@@ -273,7 +273,7 @@ static uint64_t every_key(const void *user, uint32_t row, uint32_t segment)
 }
 
 /* Attention of one layer for a batch that shares its keys: all KV heads, as it runs; m is rows of the batch. */
-static void attention_step(struct run *u, const uint32_t head[3], uint32_t m, uint32_t keys)
+static void attention_pass(struct run *u, const uint32_t head[3], uint32_t m, uint32_t keys)
 {
     static struct attention_box box;
     static struct npu_slot at[BOX_SEGMENTS];
@@ -282,7 +282,7 @@ static void attention_step(struct run *u, const uint32_t head[3], uint32_t m, ui
     for (uint32_t i = 0; i < n_segments; i++) at[i] = (struct npu_slot){u->weights, u->weights + 16384, 0, 0};
     attention_box_fill(&box, m, head[1], head[0], n_segments, at, every_key, NULL);
     snprintf(name, sizeof name, "%u x %u heads", head[0], head[1]);
-    struct row r = row_of(u, "attention step", name, NPU_OP_ATTENTION, 0, head[2]);
+    struct row r = row_of(u, "attention pass", name, NPU_OP_ATTENTION, 0, head[2]);
     r.op.kind = NPU_EXP_TABLE;
     r.op.m = m;
     r.op.src_stride = r.op.dst_stride = 4 * head[0] * head[1] * head[2];
@@ -371,8 +371,8 @@ static void eight_billion(struct run *u)
     }
 }
 
-/* What a whole step needs that the papers' tables do not. */
-static void steps(struct run *u)
+/* What a whole pass needs that the papers' tables do not. */
+static void passes(struct run *u)
 {
     for (int s = 0; s < N_KV_SHAPES; s++) {
         for (int m = 0; m < 4; m++) gemm(u, KIND_Q4_0, rows_of_gemm[m], kv_shapes[s][0], kv_shapes[s][1]);
@@ -384,7 +384,7 @@ static void steps(struct run *u)
             uint32_t full = NPU_ATTENTION_ROWS / heads[s][0]; /* a tile's rows: what prefill fills */
             uint32_t n = m < N_BATCHES ? batches[m] : full;
             int twice = m == N_BATCHES && (full == 1 || full == 2 || full == 4 || full == 8 || full == 16);
-            if (!twice) attention_step(u, heads[s], n, 1024), attention_step(u, heads[s], n, 4096);
+            if (!twice) attention_pass(u, heads[s], n, 1024), attention_pass(u, heads[s], n, 4096);
         }
     for (int w = 0; w < N_WIDTHS; w++)
         for (int m = 0; m < N_BATCHES; m++) head(u, widths[w] < 1024 ? KIND_F16 : KIND_Q8_0, batches[m], widths[w]);
@@ -524,7 +524,7 @@ int main(int argc, char **argv)
     assert_true(u.weights && u.src && u.dst && u.tables && u.scratch);
     compiler(name, sizeof name);
     if (u.way != LIST) printf("{\"compiler\": \"%s\", \"cpu\": \"v73\", \"flags\": \"-O2\", \"rows\": [", name);
-    weights(&u), few_outputs(&u), lookups(&u), softmax(&u), attention(&u), rows(&u), steps(&u);
+    weights(&u), few_outputs(&u), lookups(&u), softmax(&u), attention(&u), rows(&u), passes(&u);
     if (u.way != LIST) printf("\n]}\n");
     free(u.only);
     bench_close(&u.b);

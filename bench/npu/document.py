@@ -22,8 +22,8 @@ import pages
 from pages import table
 
 SOC, USUAL = "snapdragon-8gen3", 1024
-STEPS = ["Qwen2.5-1.5B", "Qwen2.5-3B", "Llama-3.2-1B"]
-RATES = STEPS + ["Llama-3.2-3B"]
+MODELS_SHOWN = ["Qwen2.5-1.5B", "Qwen2.5-3B", "Llama-3.2-1B"]
+RATES = MODELS_SHOWN + ["Llama-3.2-3B"]
 # Methods of test-time scaling that the report shows.
 METHODS = {"abacus-xs": ["greedy", "vote@16", "best@4, judged", "best@16, judged", "beam@2x2, judged",
                          "beam@4x4, judged"],
@@ -78,7 +78,7 @@ class Figures:
         self.division = division
         self.d = d = json.loads(subprocess.run([lutra, "sim", "--papers", "-o", "json"], capture_output=True, text=True,
                                                check=True).stdout)["counted"]
-        self.step = {(s["model"], s["batch"], s["context"]): s for s in d["decode_modelled"] if s["soc"] == SOC}
+        self.one_pass = {(s["model"], s["batch"], s["context"]): s for s in d["decode_modelled"] if s["soc"] == SOC}
         self.fill = {(s["model"], s["tokens"]): s for s in d["prefill_modelled"] if s["soc"] == SOC}
         self.low_bits = {(s["model"], s["weights"], s["way"], s["context"]): s for s in d["low_bits_decode_modelled"]
                     if s["soc"] == SOC}
@@ -175,11 +175,11 @@ class Figures:
         return table(["", "masks, int8 activations", "by hand", "VLUT16: 16-bit tables", "by hand",
                       "VLUT32: 8-bit tables", "by hand", "fewest"], rows)
 
-    def steps(self):
+    def passes(self):
         rows = []
-        for model in STEPS:
+        for model in MODELS_SHOWN:
             for batch in (1, 16):
-                s = self.step[model, batch, USUAL]
+                s = self.one_pass[model, batch, USUAL]
                 parts = [s["parts"][p] for p in ("products", "attention", "rows", "head", "message")] + [s["whole"]]
                 rows.append([model, str(batch)] + [span(p["low_us"] / 1e3, p["high_us"] / 1e3, 1) for p in parts])
         return table(["model", "batch", "products", "attention", "rows", "head", "message", "whole"], rows)
@@ -187,7 +187,7 @@ class Figures:
     def throughput(self):
         rows = []
         for model in RATES:
-            at = [self.step[model, b, USUAL] for b in (1, 2, 4, 8, 16)] + [self.step[model, 16, 4096],
+            at = [self.one_pass[model, b, USUAL] for b in (1, 2, 4, 8, 16)] + [self.one_pass[model, 16, 4096],
                                                                            self.fill[model, 512]]
             rows.append([model] + [span(s["tokens_per_s_low"], s["tokens_per_s_high"]) for s in at])
         return table(["model", "batch 1", "2", "4", "8", "16", "16 at 4096 keys", "prompt of 512"], rows)
@@ -195,7 +195,7 @@ class Figures:
     def energy(self):
         rows = []
         for model in RATES:
-            at = [(b, self.step[model, b, USUAL]["whole"]) for b in (1, 4, 8, 16)]
+            at = [(b, self.one_pass[model, b, USUAL]["whole"]) for b in (1, 4, 8, 16)]
             rows.append([model] + [span(w["low_mj"] / b, w["high_mj"] / b, 1) for b, w in at])
         return table(["model", "batch 1", "4", "8", "16"], rows)
 
@@ -362,13 +362,13 @@ class Figures:
         return table(["task", "model", "method", "% right", "ms", "mJ", "not beaten in"], rows)
 
     def pairs(self):
-        a, b = self.step["Qwen2.5-1.5B", 8, USUAL]["whole"], self.step["Qwen2.5-3B", 1, USUAL]["whole"]
+        a, b = self.one_pass["Qwen2.5-1.5B", 8, USUAL]["whole"], self.one_pass["Qwen2.5-3B", 1, USUAL]["whole"]
         rows = [[what, span(*sorted((a["low_" + f] / b["low_" + f], a["high_" + f] / b["high_" + f])), 2)]
                 for what, f in (("time", "us"), ("energy", "mj"))]
         return table(["a pass of 1.5B at batch 8 over one of 3B at batch 1", "modelled, both at the same end"], rows)
 
 
-TABLES = ("errors kinds others attention lookups steps throughput energy ratios pipeline held mpgemv mpgemm modes gains "
+TABLES = ("errors kinds others attention lookups passes throughput energy ratios pipeline held mpgemv mpgemm modes gains "
           "parts sharing lowbits methods pairs").split()
 
 

@@ -7,8 +7,8 @@
  *                against 16 forks: all behind the same prompt of DEPTH tokens, each row with its 64 best
  *     h  hints   of a prompt of DEPTH tokens, over a shortlist of 2,048 and over the vocabulary, against its evaluation
  *     d  drafting of each drafter behind a prompt of DEPTH tokens, of which half are of sixteen kinds, against the
- *        step: median
- *                and 99th percentile of TOKENS steps and more
+ *        pass: median
+ *                and 99th percentile of TOKENS passes and more
  *     r  replay  a text of TOKENS tokens once more, with drafts of which each is right with probability a (and knows
  *                it): its accept length and its time against plain decoding
  *     b  budget  the same, alone and as 4 samples, against the best chain of fixed length in hindsight: the passes that
@@ -156,7 +156,7 @@ static void calibration(struct bench *b, struct lutra_session_settings ss)
             OK(lutra_generate(s, &q, &b->err));
             lutra_session_stats_get(s, &st, sizeof st);
             prompt_ms = (double)st.prompt_us * 1e-3;
-            hints_ms = (double)st.calibrate_us * 1e-3;
+            hints_ms = (double)st.hints_us * 1e-3;
             share[round] = hints_ms / prompt_ms;
         }
         printf("hints of %d tokens over %s: %.1f %% of evaluating them (median; last: %.0f of %.0f ms)\n", b->depth,
@@ -168,10 +168,10 @@ static void calibration(struct bench *b, struct lutra_session_settings ss)
 
 /* ---- drafting ---- */
 
-enum { STEPS_MOST = 4096 };
+enum { PASSES_MOST = 4096 };
 
-/* Steps of a text of two tokens at random, which drafters find everywhere; returns how many. */
-static int time_steps(struct bench *b, lutra_session *s, double share[STEPS_MOST])
+/* Passes over a text of two tokens at random, which drafters find everywhere; returns how many. */
+static int time_passes(struct bench *b, lutra_session *s, double share[PASSES_MOST])
 {
     int32_t *prompt = calloc((size_t)b->depth, sizeof *prompt);
     struct lutra_logit_bias bias[] = {{30, 1000}, {31, 1000}};
@@ -190,7 +190,7 @@ static int time_steps(struct bench *b, lutra_session *s, double share[STEPS_MOST
     q.max_tokens = 8 * b->n_tok;
     q.ignore_end = true;
     OK(lutra_submit(s, &q, NULL, &b->err));
-    while (active && n < b->n_tok && n < STEPS_MOST) {
+    while (active && n < b->n_tok && n < PASSES_MOST) {
         lutra_session_stats_get(s, &before, sizeof before);
         uint64_t start = now_us();
         OK(lutra_step(s, &active, &b->err));
@@ -205,16 +205,16 @@ static int time_steps(struct bench *b, lutra_session *s, double share[STEPS_MOST
 static void drafting(struct bench *b, struct lutra_session_settings ss)
 {
     static const char *const types[] = {"ngram-simple", "suffix", "calibrated", "recycle", "auto"};
-    static double share[STEPS_MOST];
+    static double share[PASSES_MOST];
     ss.n_seq = 1;
     ss.n_ctx = b->depth + 8 * b->n_tok + ROWS_MOST;
     for (size_t i = 0; i < sizeof types / sizeof *types; i++) {
         lutra_session *s;
         ss.spec_type = types[i];
         OK(lutra_session_open(&s, b->model, &ss, &b->err));
-        int n = time_steps(b, s, share);
+        int n = time_passes(b, s, share);
         qsort(share, (size_t)n, sizeof *share, by_size);
-        printf("drafting, %-12s behind %d: %.3f %% of a step, p99 %.3f %% of %d\n", types[i], b->depth,
+        printf("drafting, %-12s behind %d: %.3f %% of a pass, p99 %.3f %% of %d\n", types[i], b->depth,
             100 * share[n / 2], 100 * share[n * 99 / 100], n);
         lutra_session_close(&s);
     }

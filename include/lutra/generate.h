@@ -134,7 +134,7 @@ struct lutra_end {
     int n_wasted;              /* drafts that did not */
     int64_t n_underutilized;   /* rows that its passes could have held besides, as in lutra_stats */
     uint64_t draft_us;         /* its share of the drafting for its passes */
-    uint64_t calibrate_us;     /* its request's share of hints: what is likely behind the prompt's tokens */
+    uint64_t hints_us;         /* its request's share of hints: what is likely behind the prompt's tokens */
     int stop;                  /* index of the stop string or stop token that ended it; -1: another reason */
     uint64_t
         start_us; /* since submit: its prompt was begun.  first_us - start_us is the prompt's time, end_us - first_us

@@ -86,7 +86,7 @@ LUTRA_API void lutra_wake(lutra_session *session);
 /* Sums over passes since open or reset.  Counted, except the times, which are measured. */
 struct lutra_stats {
     size_t size;
-    uint64_t n_step;             /* passes */
+    uint64_t n_pass;
     uint64_t rows_valid;         /* committed */
     uint64_t rows_wasted;        /* evaluated, then rejected or not needed */
     uint64_t rows_underutilized; /* rows that passes had room for at about the cost of one */
@@ -97,7 +97,7 @@ struct lutra_stats {
     uint64_t sample_us;                   /* sampling and text */
     uint64_t rows_drafted, rows_accepted; /* drafts; those that became text */
     uint64_t draft_us;                    /* drafting, and learning from what became of it */
-    uint64_t calibrate_us;                /* what is likely behind a prompt's tokens; not within prompt_us */
+    uint64_t hints_us;                    /* what is likely behind a prompt's tokens; not within prompt_us */
     uint64_t hint_rows, known_hint_rows;  /* prompts' rows: evaluated for that; with known_hints */
     uint64_t n_preempted;                 /* prompts and samples that gave their memory to older ones, and came back */
 };

@@ -2,7 +2,7 @@
  *
  * Row sources: who fills the rows of a pass, and who gets their results.
  *
- * A source offers rows while the pass has room and takes back what became of them.  The step only shares out the room:
+ * A source offers rows while the pass has room and takes back what became of them.  The pass only shares out the room:
  * sources stand in the order of their ranks, and the first has first choice.  Running samples put one row each and mark
  * it as a tip: a row behind which a token will be picked.  Drafters hang guesses beneath tips, in trees, without
  * knowing who owns them; prompts fill what is left; a source without rows (a search) only looks at what came of a pass.

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
  * What any thread may ask of a session: requests, cancels, pauses.  None of them waits for a pass: requests stand in
- * the inbox until the next step takes them in, the rest are flags that it reads.
+ * the inbox until the next pass takes them in, the rest are flags that it reads.
  *
  * The session's list of requests changes under the lock only, and by the stepping thread only: that thread reads it
  * without the lock, others with it.

@@ -25,7 +25,7 @@ struct lutra_runtime {
     bool progressive; /* models are read by their first passes */
     /* A pass has the devices of its model (lutra_model.devices), and may read its plans.  Whoever has all devices may
      * also prepare and release weights, reserve, allocate buffers, and change the plans of this runtime's models: a
-     * step that loses its device changes its model's. */
+     * pass that loses its device changes its model's. */
     struct turn turn;
     struct bell inbox; /* of its sessions' inboxes; held for moments, never during a pass or a callback */
 };

@@ -145,7 +145,7 @@ void sample_end(lutra_session *s, struct sample *slot, enum lutra_stop reason)
         .n_wasted = slot->n_drafted - slot->n_accepted,
         .n_underutilized = slot->n_underutilized,
         .draft_us = (uint64_t)slot->draft_us,
-        .calibrate_us = (uint64_t)r->calibrate_us,
+        .hints_us = (uint64_t)r->hints_us,
         .stop = reason == LUTRA_STOP_STRING || reason == LUTRA_STOP_TOKEN ? slot->stop : -1,
         .start_us = r->start_us};
     const struct spec_text text = {r->prompt_hash, slot->seq.token, slot->seq.n_prompt, slot->seq.n_token};

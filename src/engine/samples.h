@@ -84,7 +84,7 @@ struct request {
     bool waiting;                  /* it has not begun; under the inbox lock */
     struct lutra_error failed;     /* its draft source said what cannot be; code 0: nothing */
     uint64_t submit_us;
-    double calibrate_us;             /* its share of the hints' time */
+    double hints_us;             /* its share of the hints' time */
     struct sample_settings sampling; /* with its own copies of biases and breakers */
     int32_t *breaker_tail;
     const struct sample_watch *watch; /* NULL: independent samples for the caller */
@@ -104,7 +104,7 @@ struct request {
 /* ---- of a session, for searches ---- */
 
 uint64_t session_now_us(const lutra_session *s);
-/* Its next step has something to do.  Any thread. */
+/* Its next pass has something to do.  Any thread. */
 void session_news(lutra_session *s);
 /* Whether a verifier outside is waited for. */
 bool request_waits(const struct request *r);

@@ -519,7 +519,7 @@ static void account(lutra_session *s, const struct pass_args *pass, uint64_t us)
             others.n_seen += row->pos + 1;
         }
     }
-    s->stats.n_step++;
+    s->stats.n_pass++;
     s->stats.rows_valid += (uint64_t)n_row - drafts;
     s->stats.rows_wasted += drafts; /* lutra_commit moves accepted ones over */
     s->stats.rows_drafted += drafts;
@@ -603,9 +603,9 @@ static int calibrate(
     uint64_t start = clock_now_us(s->model->runtime->clock);
     int rc = hints_run(s, pass, rescue, err);
     uint64_t us = clock_now_us(s->model->runtime->clock) - start;
-    *(n > 0 ? &s->stats.calibrate_us : &s->stats.draft_us) += us;
+    *(n > 0 ? &s->stats.hints_us : &s->stats.draft_us) += us;
     for (struct request *r = s->first; n > 0 && r; r = r->next)
-        if (r->seq.id >= 0) r->calibrate_us += (double)us * hint_rows(s, r->seq.id) / n;
+        if (r->seq.id >= 0) r->hints_us += (double)us * hint_rows(s, r->seq.id) / n;
     return rc;
 }
 

@@ -54,7 +54,7 @@ int sim_device_events(const struct device *device, const struct sim_event **out)
 /* What the graphs of a list have done; NULL: it has none. */
 const struct graphs_count *sim_device_graphs(const struct device *device, const struct op_list *list);
 
-/* us of an operation, or of a share of its outputs, in this step: what submit adds up. */
+/* us of an operation, or of a share of its outputs, in this pass: what submit adds up. */
 double sim_device_op_us(const struct device *device, const struct segment *segment, const struct op *op);
 
 #endif

@@ -101,7 +101,7 @@ const char *solve_kind_name(enum solve_kind kind)
 /* ---- a layer ---- */
 
 /* us of a choice where `held` have the values; they are behind it with those that took part. */
-static double step_time(const struct solve_problem *p, int i, const struct solve_choice *c, unsigned held)
+static double op_time(const struct solve_problem *p, int i, const struct solve_choice *c, unsigned held)
 {
     unsigned set = solve_set(c->part);
     double most = 0;
@@ -117,7 +117,7 @@ double solve_time(const struct solve_problem *p, const int *choice)
     if (!held) held = solve_set(p->op[p->n_op - 1].choice[choice[p->n_op - 1]].part);
     for (int i = 0; i < p->n_op; i++) {
         const struct solve_choice *c = &p->op[i].choice[choice[i]];
-        us += step_time(p, i, c, held);
+        us += op_time(p, i, c, held);
         held = solve_set(c->part);
     }
     return us;
@@ -150,7 +150,7 @@ static double run_states(
             for (unsigned s = 1; s < STATES; s++) {
                 double sum = best[s] + extra;
                 if (!(sum < next[to])) continue;
-                sum += step_time(p, i, c, s);
+                sum += op_time(p, i, c, s);
                 if (!(sum < next[to])) continue;
                 next[to] = sum, from[i][to] = (unsigned char)s, taken[i][to] = (short)k;
             }

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT
  *
- * Counted packets of this project's NPU kernels, and whole steps of models as the sum of operations that were counted.
+ * Counted packets of this project's NPU kernels, and whole passes of models as the sum of operations that were counted.
  *
  *     struct npu_counts *c = NULL;
  *     TRY(npu_counts_read(&c, text, n_bytes, "counts.json", err));
- *     npu_decode_step(c, &profile, &npu_models[0], 1, 1024, &step);       step.whole.low_us .. high_us, modelled
+ *     npu_decode_pass(c, &profile, &npu_models[0], 1, 1024, &pass);       pass.whole.low_us .. high_us, modelled
  *     npu_counts_free(&c);
  *
  * Nothing here runs on an NPU, and no time may be called measured.
@@ -55,25 +55,25 @@ void npu_divide_count(struct npu_count *c); /* npu_divide of its work */
 const struct npu_count *npu_count_of(
     const struct npu_counts *b, const char *kernel, const char *kind, int m, int k, int n);
 
-/* Modelled time and energy of one step, and of its parts, which follow one another: their sum. */
+/* Modelled time and energy of one pass, and of its parts, which follow one another: their sum. */
 enum npu_part { NPU_PRODUCTS, NPU_ATTENTION, NPU_ROWS, NPU_HEAD, NPU_MESSAGE, NPU_PARTS };
-struct npu_step {
+struct npu_pass {
     struct modelled part[NPU_PARTS], whole;
 };
 extern const char *const npu_part_names[NPU_PARTS];
 
 /* One token of each of `batch` sequences that share `context` keys.  0, or -1: something was not counted. */
-int npu_decode_step(const struct npu_counts *b, const struct soc_profile *p, const struct npu_model *m, int batch,
-    double context, struct npu_step *out);
+int npu_decode_pass(const struct npu_counts *b, const struct soc_profile *p, const struct npu_model *m, int batch,
+    double context, struct npu_pass *out);
 
-/* What such a step does: packets, bytes, products and calls of tiles of all its operations together. */
-int npu_step_work(
+/* What such a pass does: packets, bytes, products and calls of tiles of all its operations together. */
+int npu_pass_work(
     const struct npu_counts *b, const struct npu_model *m, int batch, double context, struct npu_work *out);
 
-/* A prompt of n tokens, in steps of up to NPU_CHUNK; logits of the last. */
+/* A prompt of n tokens, in passes of up to NPU_CHUNK; logits of the last. */
 enum { NPU_CHUNK = 128 };
 int npu_prefill(
-    const struct npu_counts *b, const struct soc_profile *p, const struct npu_model *m, int n, struct npu_step *out);
+    const struct npu_counts *b, const struct soc_profile *p, const struct npu_model *m, int n, struct npu_pass *out);
 
 /* Bytes of what a model keeps in memory for n_ctx tokens of cache: layers, head and embedding, cache. */
 void npu_memory(const struct npu_model *m, int n_ctx, double bytes[3]);

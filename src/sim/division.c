@@ -146,7 +146,7 @@ void npu_divide_count(struct npu_count *c)
         {"swiglu", NPU_OP_SWIGLU}, {"relu2", NPU_OP_RELU2}, {"rms_norm", NPU_OP_RMS_NORM}, {"rope", NPU_OP_ROPE},
         {"fit", NPU_OP_FIT}, {"unfit", NPU_OP_UNFIT}, {"quantize", NPU_OP_ACT8}, {"tables", NPU_OP_TABLES},
         {"lookup", NPU_OP_LOOKUP}, {"exp16", NPU_OP_EXP16}, {"attention", NPU_OP_ATTENTION},
-        {"attention step", NPU_OP_ATTENTION}};
+        {"attention pass", NPU_OP_ATTENTION}};
     enum { PERIOD = 128 }; /* of the counted rotation */
     struct npu_op op = {.m = (uint32_t)c->m, .k = (uint32_t)c->k, .n = (uint32_t)c->n, .kind = npu_kind_of(c->kind)};
     int heads = 1, kv_heads = 1;

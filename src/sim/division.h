@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * What a step of a model is made of and how the executor divides it: division.c and ops.c.  Pure functions over the
+ * What a pass of a model is made of and how the executor divides it: division.c and ops.c.  Pure functions over the
  * executor's own (npu/wire/layout.h); tests/npu_cost/test_division.c compares them with what the emulator and a device
  * do.
  */
@@ -55,16 +55,16 @@ struct npu_low_bits {
 enum { NPU_LOW_BITS = 16 };
 struct npu_low_bits npu_low_bits(int i); /* 0 .. NPU_LOW_BITS - 1 */
 
-/* A step's operations as the device sends them, n of each; without those that only keep memory coherent. */
-struct npu_step_op {
+/* A pass's operations as the device sends them, n of each; without those that only keep memory coherent. */
+struct npu_pass_op {
     uint32_t code, kind;
     int m, k, n; /* as in struct npu_op */
     int param;   /* of a rotation: its period */
     int times;
 };
-enum { NPU_STEP_OPS_MAX = 32 };
-/* out [NPU_STEP_OPS_MAX]; how many.  rows of the step, of which the head takes n_out. */
-int npu_step_ops(const struct npu_model *m, int rows, int n_out, struct npu_step_op *out);
-int npu_step_messages(const struct npu_model *m); /* of NPU_RUN_OPS operations */
+enum { NPU_PASS_OPS_MAX = 32 };
+/* out [NPU_PASS_OPS_MAX]; how many.  rows of the pass, of which the head takes n_out. */
+int npu_pass_ops(const struct npu_model *m, int rows, int n_out, struct npu_pass_op *out);
+int npu_pass_messages(const struct npu_model *m); /* of NPU_RUN_OPS operations */
 
 #endif

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * A game in the foreground [HETERO 5.7]: the passes of a prompt and a reply, step by step, on a GPU that draws frames,
- * too (phone/frames.h).  What the GPU gets at once is what the engine submits before it must wait for another
- * processor: without slices a game waits for all of it.
+ * A game in the foreground [HETERO 5.7]: the passes of a prompt and a reply, operation by operation, on a GPU that
+ * draws frames, too (phone/frames.h).  What the GPU gets at once is what the engine submits before it must wait for
+ * another processor: without slices a game waits for all of it.
  */
 #include <math.h>
 #include <stdlib.h>
@@ -27,7 +27,7 @@ static void flush(struct replay *r)
     r->queued_us = 0;
 }
 
-static void run_step(struct replay *r, const struct sim_step *s)
+static void run_op(struct replay *r, const struct sim_op *s)
 {
     const double *us = s->device_us[r->end], gpu = us[SIM_GPU], beside = fmax(us[SIM_NPU], us[SIM_CPU]);
     if (beside > 0 || s->hand_over_us[r->end] > 0) flush(r);
@@ -43,23 +43,23 @@ static void run_pass(struct replay *r, struct sim_result *pass, int n_layer)
 {
     r->at += *sim_at(&pass->prepare_us, r->end);
     for (int layer = 0; layer < n_layer; layer++)
-        for (int i = 0; i < OP_HEAD; i++) run_step(r, &pass->step[i]);
-    run_step(r, &pass->step[OP_HEAD]);
+        for (int i = 0; i < OP_HEAD; i++) run_op(r, &pass->op[i]);
+    run_op(r, &pass->op[OP_HEAD]);
     flush(r);
 }
 
-/* Passes of one sequence's rows, or steps of which each has one row more before it. */
+/* Passes over one sequence's rows, or n_pass of decoding, each behind one key more. */
 static int run_passes(
-    const struct sim_question *q, int steps, struct replay *r, struct sim_result *pass, struct lutra_error *err)
+    const struct sim_question *q, int n_pass, struct replay *r, struct sim_result *pass, struct lutra_error *err)
 {
     struct sim_question one = *q;
-    const int every = steps / 64 + 1; /* steps that are as long as each other */
-    for (int i = 0; i < steps; i++) {
+    const int every = n_pass / 64 + 1; /* so many passes count as equally long */
+    for (int i = 0; i < n_pass; i++) {
         one.past = q->past + i;
         if (i % every == 0) TRY(sim_pass(&one, pass, err));
         run_pass(r, pass, q->shape->n_layer);
     }
-    for (int at = 0; steps == 0 && at < q->rows; at += one.rows) {
+    for (int at = 0; n_pass == 0 && at < q->rows; at += one.rows) {
         one.rows = sim_pass_rows(q, q->rows - at);
         one.past = q->past + at, one.n_out = at + one.rows == q->rows ? q->n_out : 0;
         TRY(sim_pass(&one, pass, err));
@@ -68,7 +68,7 @@ static int run_passes(
     return 0;
 }
 
-int sim_beside(const struct sim_question *q, int steps, const struct sim_game *game, enum sim_end end,
+int sim_beside(const struct sim_question *q, int n_pass, const struct sim_game *game, enum sim_end end,
     struct sim_beside *out, struct lutra_error *err)
 {
     struct frames f;
@@ -76,7 +76,7 @@ int sim_beside(const struct sim_question *q, int steps, const struct sim_game *g
     struct sim_result *pass = malloc(sizeof *pass);
     if (!pass) return lutra_fail(err, LUTRA_E_NO_MEMORY, "no memory for a pass");
     frames_open(&f, game->per_second, game->share, game->slice_us, sim_figure(q->profile, SOC_FAST_SYNC_US, end));
-    int rc = run_passes(q, steps, &r, pass, err);
+    int rc = run_passes(q, n_pass, &r, pass, err);
     free(pass);
     if (rc < 0) return rc;
     frames_until(&f, r.at);
@@ -90,10 +90,10 @@ enum { FIGURES = 6 };
 static const char *const keys[FIGURES] = {
     "tokens_per_s", "tokens_percent", "frames_per_s", "frame_ms", "longest_frame_ms", "j"};
 
-/* The prompt, or the reply's first steps.  us, mj: of the whole phase without a game. */
+/* The prompt, or the reply's first passes.  us, mj: of the whole phase without a game. */
 struct phase {
     const struct sim_question *q;
-    int steps; /* 0: the prompt */
+    int n_pass; /* 0: the prompt */
     struct sim_span *us, *mj;
     double alone_us[SIM_ENDS]; /* of what is run, on a GPU without frames */
 };
@@ -103,7 +103,7 @@ static int run_alone(struct phase *p, double per_second, struct lutra_error *err
     const struct sim_game none = {per_second, 0, 0};
     struct sim_beside b;
     for (int e = 0; e < SIM_ENDS; e++) {
-        TRY(sim_beside(p->q, p->steps, &none, (enum sim_end)e, &b, err));
+        TRY(sim_beside(p->q, p->n_pass, &none, (enum sim_end)e, &b, err));
         p->alone_us[e] = b.us;
     }
     return 0;
@@ -113,12 +113,12 @@ static int phase_figures(
     const struct phase *p, const struct sim_game *game, double figure[FIGURES][SIM_ENDS], struct lutra_error *err)
 {
     const struct sim_question *q = p->q;
-    const double tokens = p->steps ? (double)p->steps * q->rows : q->rows;
+    const double tokens = p->n_pass ? (double)p->n_pass * q->rows : q->rows;
     for (int e = 0; e < SIM_ENDS; e++) {
         const enum sim_end end = (enum sim_end)e;
         const double alone = p->alone_us[e];
         struct sim_beside b;
-        TRY(sim_beside(q, p->steps, game, end, &b, err));
+        TRY(sim_beside(q, p->n_pass, game, end, &b, err));
         const double base = 1e-6 * sim_figure(q->profile, NPU_BASE_MW, end),
                      frame = 1e-6 * sim_figure(q->profile, SOC_GPU_MW, end) * game->share * 1e6 / game->per_second,
                      power = *sim_at(p->mj, end) / *sim_at(p->us, end);
@@ -133,7 +133,7 @@ static json_t *phase_json(const struct phase *p, const struct sim_game *game, st
 {
     double figure[FIGURES][SIM_ENDS];
     if (phase_figures(p, game, figure, err) < 0) return NULL;
-    json_t *out = json_pack("{s:s, s:f}", "phase", p->steps ? "reply" : "prompt", "slice_ms", game->slice_us / 1e3);
+    json_t *out = json_pack("{s:s, s:f}", "phase", p->n_pass ? "reply" : "prompt", "slice_ms", game->slice_us / 1e3);
     for (int i = 0; i < FIGURES; i++) {
         const double *x = figure[i];
         const struct sim_span s = {fmin(fmin(x[0], x[1]), x[2]), x[1], fmax(fmax(x[0], x[1]), x[2])};
@@ -145,7 +145,7 @@ static json_t *phase_json(const struct phase *p, const struct sim_game *game, st
 json_t *sim_game_json(const struct sim_case *c, struct sim_reply *r, struct lutra_error *err)
 {
     const struct lutra_sim_settings *s = &c->set;
-    const int steps = s->n_decode < SIM_GAME_STEPS ? s->n_decode : SIM_GAME_STEPS;
+    const int n_pass = s->n_decode < SIM_GAME_PASSES ? s->n_decode : SIM_GAME_PASSES;
     const struct sim_question prompt = {.profile = c->profile,
                                   .shape = &c->shape,
                                   .plan = r->prompt.plan,
@@ -159,9 +159,9 @@ json_t *sim_game_json(const struct sim_case *c, struct sim_reply *r, struct lutr
                                   .n_out = s->n_batch,
                                   .many = true};
     struct phase phase[] = {
-        {&prompt, 0, &r->prompt_us, &r->prompt_mj, {0}}, {&reply, steps, &r->decode_us, &r->decode_mj, {0}}};
+        {&prompt, 0, &r->prompt_us, &r->prompt_mj, {0}}, {&reply, n_pass, &r->decode_us, &r->decode_mj, {0}}};
     json_t *rows = json_array();
-    for (int i = 0; i < (steps ? 2 : 1); i++) {
+    for (int i = 0; i < (n_pass ? 2 : 1); i++) {
         int rc = run_alone(&phase[i], s->game_fps, err);
         for (int sliced = s->gpu_slice_ms > 0; sliced >= 0; sliced--) {
             const struct sim_game game = {s->game_fps, s->game_share, sliced ? 1e3 * s->gpu_slice_ms : 0};

@@ -52,18 +52,18 @@ static void add_times(double us[2], double mj[2], const struct modelled *t, doub
     mj[0] += n * t->low_mj, mj[1] += n * t->high_mj;
 }
 
-/* The prompt, then all candidates a token per step, then the judge's rows in passes of 16 (a tile holds that many: 2
+/* The prompt, then all candidates a token a pass, then the judge's rows in passes of 16 (a tile holds that many: 2
  * heads share keys).  Keys: whole segments of prompt and solution. */
 static int cost_of(const struct npu_bench *b, const struct soc_profile *p, const struct npu_model *m, double prompt,
     double tokens, double judged, int width, struct choice *c)
 {
-    struct npu_step s;
-    double steps = tokens / width, keys = SEGMENT * ceil((prompt + steps) / SEGMENT);
-    if (steps <= 0 || npu_prefill(b->counts, p, m, (int)lround(prompt), &s)) return -1;
+    struct npu_pass s;
+    double passes = tokens / width, keys = SEGMENT * ceil((prompt + passes) / SEGMENT);
+    if (passes <= 0 || npu_prefill(b->counts, p, m, (int)lround(prompt), &s)) return -1;
     add_times(c->us, c->mj, &s.whole, 1);
-    if (npu_decode_step(b->counts, p, m, width, keys, &s)) return -1;
-    add_times(c->us, c->mj, &s.whole, steps);
-    if (judged > 0 && npu_decode_step(b->counts, p, m, JUDGE_ROWS, keys, &s)) return -1;
+    if (npu_decode_pass(b->counts, p, m, width, keys, &s)) return -1;
+    add_times(c->us, c->mj, &s.whole, passes);
+    if (judged > 0 && npu_decode_pass(b->counts, p, m, JUDGE_ROWS, keys, &s)) return -1;
     if (judged > 0) add_times(c->us, c->mj, &s.whole, judged / JUDGE_ROWS);
     return 0;
 }
@@ -140,8 +140,8 @@ static json_t *json_of_time(const struct modelled *t)
         "{s:f, s:f, s:f, s:f}", "low_us", t->low_us, "high_us", t->high_us, "low_mj", t->low_mj, "high_mj", t->high_mj);
 }
 
-static json_t *json_of_step(
-    const char *model, const char *soc, const char *name, int n, int context, const struct npu_step *s)
+static json_t *json_of_pass(
+    const char *model, const char *soc, const char *name, int n, int context, const struct npu_pass *s)
 {
     json_t *parts = json_object();
     for (int i = 0; i < NPU_PARTS; i++) json_object_set_new(parts, npu_part_names[i], json_of_time(&s->part[i]));
@@ -161,7 +161,7 @@ static json_t *json_of_choice(const char *soc, const struct choice *c)
 static void json_of_low_bits(const struct npu_bench *b, const struct soc_profile *p, json_t *decode, json_t *prefill)
 {
     enum { TOKENS = 1024 };
-    struct npu_step s;
+    struct npu_pass s;
     double bytes[3];
     for (int i = 0; i < NPU_LOW_BITS; i++) {
         const struct npu_low_bits x = npu_low_bits(i);
@@ -169,15 +169,15 @@ static void json_of_low_bits(const struct npu_bench *b, const struct soc_profile
         npu_memory(&x.model, CACHE, bytes);
         json_object_set_new(of, "layers_bytes", json_real(bytes[0]));
         for (int c = 0; c < N_CONTEXTS; c++)
-            if (!npu_decode_step(b->counts, p, &x.model, 1, contexts[c], &s)) {
-                json_t *step = json_of_step(x.model.name, p->name, "batch", 1, contexts[c], &s);
-                json_object_update(step, of);
-                json_array_append_new(decode, step);
+            if (!npu_decode_pass(b->counts, p, &x.model, 1, contexts[c], &s)) {
+                json_t *pass = json_of_pass(x.model.name, p->name, "batch", 1, contexts[c], &s);
+                json_object_update(pass, of);
+                json_array_append_new(decode, pass);
             }
         if (!npu_prefill(b->counts, p, &x.model, TOKENS, &s)) {
-            json_t *step = json_of_step(x.model.name, p->name, "tokens", TOKENS, 0, &s);
-            json_object_update(step, of);
-            json_array_append_new(prefill, step);
+            json_t *pass = json_of_pass(x.model.name, p->name, "tokens", TOKENS, 0, &s);
+            json_object_update(pass, of);
+            json_array_append_new(prefill, pass);
         }
         json_decref(of);
     }
@@ -187,16 +187,16 @@ static void json_of_profile(const struct npu_bench *b, const struct soc_profile 
     json_t *choices, json_t *document)
 {
     const char *soc = p->name;
-    struct npu_step s;
+    struct npu_pass s;
     for (int m = 0; m < NPU_MODELS; m++) {
         for (int i = 0; i < N_BATCHES; i++)
             for (int c = 0; c < N_CONTEXTS; c++)
-                if (!npu_decode_step(b->counts, p, &npu_models[m], batches[i], contexts[c], &s))
+                if (!npu_decode_pass(b->counts, p, &npu_models[m], batches[i], contexts[c], &s))
                     json_array_append_new(
-                        decode, json_of_step(npu_models[m].name, soc, "batch", batches[i], contexts[c], &s));
+                        decode, json_of_pass(npu_models[m].name, soc, "batch", batches[i], contexts[c], &s));
         for (int i = 0; i < N_PROMPTS; i++)
             if (!npu_prefill(b->counts, p, &npu_models[m], prompts[i], &s))
-                json_array_append_new(prefill, json_of_step(npu_models[m].name, soc, "tokens", prompts[i], 0, &s));
+                json_array_append_new(prefill, json_of_pass(npu_models[m].name, soc, "tokens", prompts[i], 0, &s));
     }
     struct choice *c = calloc(CHOICES_MAX, sizeof *c);
     int n = c ? read_choices(b, p, document, c) : 0;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * The models, and a step's operations as the device sends them (npu/host/program.c): tests/npu_cost/test_division.c
+ * The models, and a pass's operations as the device sends them (npu/host/program.c): tests/npu_cost/test_division.c
  * compares the list with the messages of a model of this project.
  */
 #include "sim/division.h"
@@ -52,13 +52,13 @@ struct npu_low_bits npu_low_bits(int i)
 
 /* A list in the making. */
 struct list {
-    struct npu_step_op *op;
+    struct npu_pass_op *op;
     int n;
 };
 
-static struct npu_step_op *put(struct list *l, uint32_t code, int m, int k, int n, int times)
+static struct npu_pass_op *put(struct list *l, uint32_t code, int m, int k, int n, int times)
 {
-    l->op[l->n] = (struct npu_step_op){.code = code, .m = m, .k = k, .n = n, .times = times};
+    l->op[l->n] = (struct npu_pass_op){.code = code, .m = m, .k = k, .n = n, .times = times};
     return &l->op[l->n++];
 }
 
@@ -83,7 +83,7 @@ static void rope(struct list *l, int m, int n, int d_head, int times)
     put(l, NPU_OP_ROPE, m, d_head / 2, n, times)->param = d_head < 32 ? 32 : d_head;
 }
 
-int npu_step_ops(const struct npu_model *m, int rows, int n_out, struct npu_step_op *out)
+int npu_pass_ops(const struct npu_model *m, int rows, int n_out, struct npu_pass_op *out)
 {
     struct list l = {out, 0};
     int d = m->d_model, kv = m->n_kv_head * m->d_head, layers = m->n_layer;
@@ -114,11 +114,11 @@ int npu_step_ops(const struct npu_model *m, int rows, int n_out, struct npu_step
     return l.n;
 }
 
-/* With one that publishes the step's tables and one for the results. */
-int npu_step_messages(const struct npu_model *m)
+/* With one that publishes the pass's tables and one for the results. */
+int npu_pass_messages(const struct npu_model *m)
 {
-    struct npu_step_op op[NPU_STEP_OPS_MAX];
-    int n = npu_step_ops(m, 1, 1, op), all = 2;
+    struct npu_pass_op op[NPU_PASS_OPS_MAX];
+    int n = npu_pass_ops(m, 1, 1, op), all = 2;
     for (int i = 0; i < n; i++) all += op[i].times;
     return (all + NPU_RUN_OPS - 1) / NPU_RUN_OPS;
 }

@@ -204,7 +204,7 @@ static double gpu_part(const struct figure *f, const struct soc_profile *p)
         .n_out = 1,
         .many = f->rows == 1};
     if (r && !sim_shape_named(&shape, big, "w4", NULL) && !sim_pass(&q, r, NULL)) {
-        const struct solve_choice *c = &r->step[f->k].choice;
+        const struct solve_choice *c = &r->op[f->k].choice;
         const bool rows = c->kind == SOLVE_ROWS;
         const double gpu = rows ? c->rows[SIM_GPU] : c->part[SIM_GPU], npu = rows ? c->rows[SIM_NPU] : c->part[SIM_NPU];
         part = 100 * gpu / (gpu + npu);
@@ -218,14 +218,14 @@ static double gpu_part(const struct figure *f, const struct soc_profile *p)
 static double over_mnn(const struct figure *f, const struct soc_profile *p)
 {
     enum { MNN_ROWS = 256 };
-    const double prefill = 5.85, decode = 1.50, step = us_of(p, f->model, SIM_TENSOR, 1);
-    double mnn = prefill * us_of(p, f->model, SIM_LAYER, MNN_ROWS) / MNN_ROWS * f->rows + decode * f->k * step;
-    return mnn / (us_of(p, f->model, SIM_TENSOR, f->rows) + f->k * step);
+    const double prefill = 5.85, decode = 1.50, pass = us_of(p, f->model, SIM_TENSOR, 1);
+    double mnn = prefill * us_of(p, f->model, SIM_LAYER, MNN_ROWS) / MNN_ROWS * f->rows + decode * f->k * pass;
+    return mnn / (us_of(p, f->model, SIM_TENSOR, f->rows) + f->k * pass);
 }
 
 /* ---- beside a game [HETERO 5.7] ---- */
 
-enum { GAME_FPS = 60, GAME_STEPS = 32 };
+enum { GAME_FPS = 60, GAME_PASSES = 32 };
 
 /* f->rows 1: decoding.  False: it failed. */
 static bool beside(const struct figure *f, const struct soc_profile *p, double share, struct sim_beside *out)
@@ -241,7 +241,7 @@ static bool beside(const struct figure *f, const struct soc_profile *p, double s
         .n_out = 1,
         .many = decode};
     return !sim_shape_named(&shape, big, "w4", NULL) &&
-           !sim_beside(&q, decode ? GAME_STEPS : 0, &game, SIM_MIDDLE, out, NULL);
+           !sim_beside(&q, decode ? GAME_PASSES : 0, &game, SIM_MIDDLE, out, NULL);
 }
 
 /* What is lost of the rate of tokens, in percent. */

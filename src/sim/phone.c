@@ -209,8 +209,8 @@ static void build_layer(const struct sim_question *q, enum sim_end end, struct l
         .start = 1u << SIM_GPU};
 }
 
-/* us of step i where `held` have its values, and of that what handing them over takes. */
-static double step_us(const struct layer *l, int i, const struct solve_choice *c, unsigned held, double *hand_over)
+/* us of operation i where `held` have its values, and of that what handing them over takes. */
+static double op_us(const struct layer *l, int i, const struct solve_choice *c, unsigned held, double *hand_over)
 {
     unsigned set = solve_set(c->part);
     *hand_over = solve_is_one(set) && set & held ? 0 : l->problem.sync_us + l->solve[i].copy_us;
@@ -218,16 +218,16 @@ static double step_us(const struct layer *l, int i, const struct solve_choice *c
 }
 
 /* Adds what one layer (or the head) takes at one end, `times` over. */
-static void add_steps(const struct sim_question *q, const struct layer *l, const int *choice, enum sim_end end,
-    int first, int last, double times, struct sim_result *r)
+static void add_ops(const struct sim_question *q, const struct layer *l, const int *choice, enum sim_end end, int first,
+    int last, double times, struct sim_result *r)
 {
     unsigned held = 1u << SIM_GPU;
     double at = 0, bytes = 0, waits = 0;
     const struct soc_profile *p = q->profile;
     for (int i = first; i < last; i++) {
         const struct solve_choice *c = &l->choices[i].item[choice[i]];
-        struct sim_step *s = &r->step[i];
-        double hand_over, us = step_us(l, i, c, held, &hand_over);
+        struct sim_op *s = &r->op[i];
+        double hand_over, us = op_us(l, i, c, held, &hand_over);
         s->name = l->op[i].name, s->product = l->op[i].product, s->n = l->op[i].n, s->k = l->op[i].k;
         if (end == SIM_MIDDLE) s->choice = *c;
         *sim_at(&s->us, end) = us, *sim_at(&s->start_us, end) = at;
@@ -272,8 +272,8 @@ static int add_pass(const struct sim_question *q, struct layer *l, struct sim_re
     a.choice[OP_HEAD] = 0;
     for (int end = 0; end < SIM_ENDS; end++) {
         build_layer(q, (enum sim_end)end, l);
-        add_steps(q, l, a.choice, (enum sim_end)end, 0, OP_HEAD, q->shape->n_layer, r);
-        if (q->n_out) add_steps(q, l, a.choice, (enum sim_end)end, OP_HEAD, SIM_OPS, 1, r);
+        add_ops(q, l, a.choice, (enum sim_end)end, 0, OP_HEAD, q->shape->n_layer, r);
+        if (q->n_out) add_ops(q, l, a.choice, (enum sim_end)end, OP_HEAD, SIM_OPS, 1, r);
         if (q->plan == SIM_PREPARE && q->rows >= STAGE) add_prepare(q, (enum sim_end)end, r);
     }
     r->n_pass++;
@@ -299,7 +299,7 @@ static int add_passes(const struct sim_question *q, struct layer *l, struct sim_
         TRY(add_pass(&part, l, out, err));
         if (at == 0) first = *out;
     }
-    if (out->n_pass > 1) memcpy(out->step, first.step, sizeof first.step);
+    if (out->n_pass > 1) memcpy(out->op, first.op, sizeof first.op);
     return 0;
 }
 

@@ -59,7 +59,7 @@ struct sim_question {
 };
 
 /* Of one layer, in order; the last is the head, once.  Without a choice: not part of this pass. */
-struct sim_step {
+struct sim_op {
     const char *name;
     bool product;
     int n, k; /* outputs, inputs */
@@ -74,8 +74,8 @@ struct sim_result {
     struct sim_span us, mj, prepare_us;
     struct sim_span busy_us[SIM_UNITS];
     double hand_overs; /* of all layers */
-    int n_pass;        /* more than one: the steps are those of the first */
-    struct sim_step step[SIM_OPS];
+    int n_pass;        /* more than one: the operations are those of the first */
+    struct sim_op op[SIM_OPS];
 };
 
 /* LUTRA_E_ARGUMENT: rows or past out of range. */

@@ -18,17 +18,17 @@ _Static_assert((int)SIM_CHUNK == (int)GRAPHS_MANY, "chunks are as the graphs of 
 
 /* ---- QNN's graphs ---- */
 
-/* n steps of every sequence behind so many keys, summed over points between which a step's time is a line. */
-static int add_steps(const struct sim_question *q, int n, struct sim_reply *out, struct lutra_error *err)
+/* n passes that decode a token of every sequence; between the points that are summed a pass's time is a line. */
+static int add_passes(const struct sim_question *q, int n, struct sim_reply *out, struct lutra_error *err)
 {
-    struct sim_question step = *q;
+    struct sim_question one = *q;
     for (int i = 0, at = 0; i < POINTS && at < n; i++) {
         int next = (int)((double)n * (i + 1) / POINTS), points = next - at;
         struct sim_result r;
         if (points <= 0) continue;
-        step.past = q->past + at + points / 2;
-        TRY(sim_pass(&step, &r, err));
-        if (at == 0) out->decode = r, step.plan = r.plan;
+        one.past = q->past + at + points / 2;
+        TRY(sim_pass(&one, &r, err));
+        if (at == 0) out->decode = r, one.plan = r.plan;
         sim_add(&out->decode_us, &r.us, points), sim_add(&out->decode_mj, &r.mj, points);
         at = next;
     }
@@ -45,7 +45,7 @@ static int reply_by_graphs(const struct sim_case *c, struct sim_reply *out, stru
     q.rows = q.n_out = s->n_batch, q.past = s->n_prompt, q.many = true;
     if (c->plan == SIM_CHUNKED || c->plan == SIM_PADDING || c->plan == SIM_PIPE || c->plan == SIM_PREPARE)
         q.plan = SIM_LAYER; /* plans of prompts: one row is nobody's graph */
-    return add_steps(&q, s->n_decode, out, err);
+    return add_passes(&q, s->n_decode, out, err);
 }
 
 /* ---- counted kernels ---- */
@@ -55,17 +55,17 @@ static struct sim_span span_of(double low, double high)
     return (struct sim_span){low, sqrt(low * high), high};
 }
 
-/* A step's parts as steps of the NPU's, one after another. */
-static void fill_result(const struct npu_step *s, struct sim_result *r)
+/* A pass's parts as operations of the NPU, one after another. */
+static void fill_result(const struct npu_pass *s, struct sim_result *r)
 {
     struct sim_span at = {0};
     r->us = span_of(s->whole.low_us, s->whole.high_us), r->mj = span_of(s->whole.low_mj, s->whole.high_mj);
     for (int i = 0; i < NPU_PARTS; i++) {
-        struct sim_step *step = &r->step[i];
-        *step = (struct sim_step){.name = npu_part_names[i], .start_us = at};
-        step->us = span_of(s->part[i].low_us, s->part[i].high_us);
-        step->choice.part[SIM_NPU] = 1, step->choice.us[SIM_NPU] = step->us.middle;
-        sim_add(&at, &step->us, 1);
+        struct sim_op *op = &r->op[i];
+        *op = (struct sim_op){.name = npu_part_names[i], .start_us = at};
+        op->us = span_of(s->part[i].low_us, s->part[i].high_us);
+        op->choice.part[SIM_NPU] = 1, op->choice.us[SIM_NPU] = op->us.middle;
+        sim_add(&at, &op->us, 1);
     }
 }
 
@@ -96,16 +96,16 @@ static int run_counted(
         .d_head = s->d_head,
         .n_vocab = s->n_vocab,
         .tied = s->tied};
-    struct npu_step step;
+    struct npu_pass pass;
     if (!npu_kind_of(m.weights) || !npu_kind_of(m.down) || !npu_kind_of(m.head) || s->n_head % s->n_kv_head ||
-        npu_prefill(counts, c->profile, &m, set->n_prompt, &step))
+        npu_prefill(counts, c->profile, &m, set->n_prompt, &pass))
         return not_counted(s, err);
-    fill_result(&step, &out->prompt);
+    fill_result(&pass, &out->prompt);
     out->prompt_us = out->prompt.us, out->prompt_mj = out->prompt.mj;
     /* Attention is a line in its keys: the middle of the reply stands for all of it. */
-    if (npu_decode_step(counts, c->profile, &m, set->n_batch, set->n_prompt + set->n_decode / 2.0, &step))
+    if (npu_decode_pass(counts, c->profile, &m, set->n_batch, set->n_prompt + set->n_decode / 2.0, &pass))
         return not_counted(s, err);
-    fill_result(&step, &out->decode);
+    fill_result(&pass, &out->decode);
     sim_add(&out->decode_us, &out->decode.us, set->n_decode), sim_add(&out->decode_mj, &out->decode.mj, set->n_decode);
     return 0;
 }
@@ -135,7 +135,7 @@ int sim_reply(const struct sim_case *c, struct sim_reply *out, struct lutra_erro
 
 /* ---- JSON ---- */
 
-static json_t *step_json(const struct sim_step *s)
+static json_t *op_json(const struct sim_op *s)
 {
     const struct solve_choice *c = &s->choice;
     const double *us = c->us, outputs = c->part[SIM_GPU] + c->part[SIM_NPU] + c->part[SIM_CPU],
@@ -147,11 +147,11 @@ static json_t *step_json(const struct sim_step *s)
         c->part[SIM_GPU] / whole, "npu_part", c->part[SIM_NPU] / whole, "cpu_part", c->part[SIM_CPU] / whole);
 }
 
-static json_t *steps_json(const struct sim_result *r)
+static json_t *ops_json(const struct sim_result *r)
 {
     json_t *all = json_array();
     for (int i = 0; i < SIM_OPS; i++)
-        if (r->step[i].name && r->step[i].us.high > 0) json_array_append_new(all, step_json(&r->step[i]));
+        if (r->op[i].name && r->op[i].us.high > 0) json_array_append_new(all, op_json(&r->op[i]));
     return all;
 }
 
@@ -226,9 +226,9 @@ json_t *sim_reply_json(const struct sim_case *c, struct lutra_error *err)
         if (tokens > 0) {
             json_object_set_new(out, "decode_tokens_per_s", rate_json(tokens, &r->decode_us));
             json_object_set_new(out, "decode_j_per_token", scaled_json(&r->decode_mj, 1e-3 / tokens));
-            json_object_set_new(out, "decode_layer", steps_json(&r->decode));
+            json_object_set_new(out, "decode_layer", ops_json(&r->decode));
         }
-        json_object_set_new(out, "prompt_layer", steps_json(&r->prompt));
+        json_object_set_new(out, "prompt_layer", ops_json(&r->prompt));
         json_object_set_new(out, "timeline_of", json_string(c->law == SIM_QNN ? "layer" : "pass"));
         json_object_set_new(out, "memory_bytes",
             json_pack("{s:f, s:f, s:f, s:f}", "weights", r->weight_bytes, "cache", r->cache_bytes, "other",

@@ -24,7 +24,7 @@ struct sim_case {
 
 /* A prompt, then a reply of every sequence. */
 struct sim_reply {
-    struct sim_result prompt, decode; /* decode: the first step; its placement is that of all */
+    struct sim_result prompt, decode; /* decode: the first pass; its placement is that of all */
     struct sim_span prompt_us, prompt_mj, decode_us, decode_mj; /* of all of it */
     double weight_bytes, cache_bytes, other_bytes;
 };
@@ -34,13 +34,13 @@ int sim_reply(const struct sim_case *c, struct sim_reply *out, struct lutra_erro
 struct sim_beside {
     double us, frames, frame_us, worst_us; /* of the model's work; frames shown meanwhile, on average and at worst */
 };
-/* At one end of the profile's figures: a prompt, or at most SIM_GAME_STEPS steps of a reply (`steps` of them, behind
+/* At one end of the profile's figures: a prompt, or at most SIM_GAME_PASSES of a reply (n_pass of them, behind
  * q->past keys).  slice_us 0: the GPU is not left before what was submitted is done. */
-enum { SIM_GAME_STEPS = 512 };
+enum { SIM_GAME_PASSES = 512 };
 struct sim_game {
     double per_second, share, slice_us;
 };
-int sim_beside(const struct sim_question *q, int steps, const struct sim_game *game, enum sim_end end,
+int sim_beside(const struct sim_question *q, int n_pass, const struct sim_game *game, enum sim_end end,
     struct sim_beside *out, struct lutra_error *err);
 
 json_t *sim_game_json(const struct sim_case *c, struct sim_reply *alone, struct lutra_error *err);

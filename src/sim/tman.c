@@ -229,11 +229,11 @@ static json_t *json_of_modes(const struct npu_bench *b, const struct soc_profile
     for (int i = 0; i < NPU_TMAN_MODELS; i++)
         for (int j = 0; j < N_MODES; j++) {
             const struct mode *mode = &modes[j];
-            struct npu_step decode[2], prompt[2];
+            struct npu_pass decode[2], prompt[2];
             int bad = mode->of_bitnet >= 0 && mode->of_bitnet != (i == NPU_TMAN_BITNET);
             for (int end = 0; end < 2 && !bad; end++) {
                 struct npu_model m = model_in(&npu_tman_models[i], mode, end);
-                bad = npu_decode_step(b->counts, p, &m, 1, KEYS, &decode[end]) ||
+                bad = npu_decode_pass(b->counts, p, &m, 1, KEYS, &decode[end]) ||
                       npu_prefill(b->counts, p, &m, PROMPT, &prompt[end]);
             }
             if (bad) continue;

@@ -78,7 +78,7 @@ expect_code 0 'bench csv'
 lutra bench -m "$MODEL" -npp 16 -ntg 4 -npl 1,4 -o jsonl
 expect_code 0 'batched bench'
 expect_json "$WORK/out" 'd = [json.loads(l) for l in sys.stdin]
-assert [t["n_kv"] for t in d] == [20, 80] and d[1]["tg_steps"] == 4 and d[1]["tg_rows_valid"] == 16' 'batched bench JSON'
+assert [t["n_kv"] for t in d] == [20, 80] and d[1]["tg_passes"] == 4 and d[1]["tg_rows_valid"] == 16' 'batched bench JSON'
 lutra bench -m "$MODEL" -npp 16 -ntg 4 -npl 4 -pps
 expect_code 0 'shared prompt'
 grep -qE '^\| +16 \| +4 \| +4 \| +32 ' "$WORK/out" || fail 'shared prompt: N_KV is 32'

@@ -135,7 +135,7 @@ static void no_allocation_while_speculating(void **state)
     struct lutra_stats s;
     lutra_session_stats_get(f.s, &s, sizeof s);
     print_message("%s: %llu drafted, %llu accepted, %d tokens in %llu passes\n", spec,
-        (unsigned long long)s.rows_drafted, (unsigned long long)s.rows_accepted, n_text, (unsigned long long)s.n_step);
+        (unsigned long long)s.rows_drafted, (unsigned long long)s.rows_accepted, n_text, (unsigned long long)s.n_pass);
     assert_true(s.rows_accepted > 50 && (ss.draft_model || s.rows_drafted > s.rows_accepted + 50));
     assert_int_equal(count.n_alloc, 0);
     assert_int_equal(count.n_map, 0);

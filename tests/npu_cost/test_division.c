@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
  * What the cost model takes for granted is what the code does: threads' shares, meetings and the pipeline of a product
- * by the emulator's timeline, a step's operations and messages by those of a device.
+ * by the emulator's timeline, a pass's operations and messages by those of a device.
  */
 #include "device_fixture.h"
 
@@ -277,7 +277,7 @@ static int submit(
 }
 
 /* The messages of one row, behind four keys. */
-static void watch_a_step(const char *path, const char *device)
+static void watch_a_pass(const char *path, const char *device)
 {
     struct npu_transport_ops watched;
     struct fixture f = {0};
@@ -301,10 +301,10 @@ static void watch_a_step(const char *path, const char *device)
     shut(&f);
 }
 
-static void compare_step(const struct npu_model *m)
+static void compare_ops(const struct npu_model *m)
 {
-    struct npu_step_op want[NPU_STEP_OPS_MAX];
-    int n = npu_step_ops(m, 1, 1, want), total = 0;
+    struct npu_pass_op want[NPU_PASS_OPS_MAX];
+    int n = npu_pass_ops(m, 1, 1, want), total = 0;
     for (int i = 0; i < n; i++) {
         int times = 0;
         for (int j = 0; j < seen.n_op; j++) {
@@ -329,20 +329,20 @@ static void compare_step(const struct npu_model *m)
     for (int j = 0; j < seen.n_op; j++)
         total -= seen.op[j].code != NPU_OP_INVALIDATE && seen.op[j].code != NPU_OP_FLUSH;
     assert_int_equal(total, 0);
-    assert_int_equal(seen.n_messages, npu_step_messages(m));
+    assert_int_equal(seen.n_messages, npu_pass_messages(m));
 }
 
-static void a_step_is_made_of_what_the_model_says(void **state)
+static void a_pass_is_made_of_what_the_model_says(void **state)
 {
     (void)state;
     const struct npu_model *m = npu_models;
     while (strcmp(m->name, "abacus-1m") != 0) m++;
-    watch_a_step(MODEL, "npu-sim");
-    compare_step(m);
+    watch_a_pass(MODEL, "npu-sim");
+    compare_ops(m);
 }
 
 /* Tables before the products that share them, and no rows made to fit halves. */
-static void a_step_of_lookups_is_made_of_what_the_model_says(void **state)
+static void a_pass_of_lookups_is_made_of_what_the_model_says(void **state)
 {
     (void)state;
     const struct npu_model *m = npu_models;
@@ -350,11 +350,11 @@ static void a_step_of_lookups_is_made_of_what_the_model_says(void **state)
     while (strcmp(m->name, "abacus-1m") != 0) m++;
     struct npu_model lookups = *m;
     lookups.weights = lookups.down = "Q1_0 planes", lookups.head = "Q8_0", lookups.way = NPU_WAY_LOOKUP;
-    snprintf(path, sizeof path, "/tmp/lutra-npu-step-%d.gguf", (int)getpid());
+    snprintf(path, sizeof path, "/tmp/lutra-npu-pass-of-%d.gguf", (int)getpid());
     quantize(path, MODEL, "Q1_0");
-    watch_a_step(path, "npu-sim:lookup");
+    watch_a_pass(path, "npu-sim:lookup");
     remove(path);
-    compare_step(&lookups);
+    compare_ops(&lookups);
 }
 
 /* ---- a pass, by the emulator's counters ---- */
@@ -371,16 +371,16 @@ static void compare_pass(const struct npu_counts *counts, const struct npu_model
 {
     struct npu_work w;
     const struct npu_sim_counters *c = &seen.done;
-    assert_int_equal(npu_step_work(counts, m, 1, NPU_SEGMENT, &w), 0);
+    assert_int_equal(npu_pass_work(counts, m, 1, NPU_SEGMENT, &w), 0);
     same(m->name, "gathers", (double)c->issued[NPU_SIM_GATHER], w.gathers);
     same(m->name, "scatters", (double)c->issued[NPU_SIM_SCATTER], w.scatters);
     same(m->name, "bytes by DMA", (double)c->dma_read_bytes, w.dma_bytes);
     same(m->name, "tile products", (double)c->tile_pairs, w.tile_pairs);
     same(m->name, "calls of the tile unit", (double)c->tile_calls, w.tile_calls);
     double packets = w.packets + w.alone, bound = (double)npu_sim_packet_bound(c);
-    printf("%s: %.0f packets of a step, the emulator's bound %.0f\n", m->name, packets, bound);
+    printf("%s: %.0f packets of a pass, the emulator's bound %.0f\n", m->name, packets, bound);
     assert_true(bound > 0 && bound <= packets);
-    compare_step(m);
+    compare_ops(m);
 }
 
 /* A model of the sizes of m in a file of F16. */
@@ -395,7 +395,7 @@ static void watch_a_shape(const char *shape)
     OK(lutra_runtime_open(&rt, NULL, err));
     OK(lutra_make_model(rt, path, &ms, err));
     lutra_runtime_close(&rt);
-    watch_a_step(path, "npu-sim");
+    watch_a_pass(path, "npu-sim");
     remove(path);
 }
 
@@ -419,8 +419,8 @@ static void a_pass_does_what_the_model_says(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(threads_share_what_the_model_says),
-        cmocka_unit_test(stages_of_a_product_overlap), cmocka_unit_test(a_step_is_made_of_what_the_model_says),
-        cmocka_unit_test(a_step_of_lookups_is_made_of_what_the_model_says),
+        cmocka_unit_test(stages_of_a_product_overlap), cmocka_unit_test(a_pass_is_made_of_what_the_model_says),
+        cmocka_unit_test(a_pass_of_lookups_is_made_of_what_the_model_says),
         cmocka_unit_test(a_pass_does_what_the_model_says)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -53,15 +53,15 @@ expect_json "$WORK/out" "
 d = json.load(open('$WORK/out'))['counted']
 def near(a, b): return abs(a - b) <= 1e-4 * abs(b)
 FIELDS = ('low_us', 'high_us', 'low_mj', 'high_mj')
-steps = {(s['soc'], s['model'], s['batch'], s['context']): s for s in d['decode_modelled']}
-assert len(steps) == 3 * 11 * 5 * 4, len(steps)
+passes = {(s['soc'], s['model'], s['batch'], s['context']): s for s in d['decode_modelled']}
+assert len(passes) == 3 * 11 * 5 * 4, len(passes)
 for s in d['decode_modelled'] + d['prefill_modelled']:
     for f in FIELDS:  # a whole is the sum of its parts
         assert near(s['whole'][f], sum(p[f] for p in s['parts'].values())), (s, f)
     assert 0 < s['whole']['low_us'] <= s['whole']['high_us'] and 0 < s['whole']['low_mj'] <= s['whole']['high_mj']
-for (soc, model, batch, context), s in steps.items():
+for (soc, model, batch, context), s in passes.items():
     assert near(s['tokens_per_s_high'], batch * 1e6 / s['whole']['low_us'])
-    longer, wider = steps.get((soc, model, batch, 2 * context)), steps.get((soc, model, 2 * batch, context))
+    longer, wider = passes.get((soc, model, batch, 2 * context)), passes.get((soc, model, 2 * batch, context))
     for f in FIELDS:  # more keys, more rows: never less
         assert not longer or longer['whole'][f] > s['whole'][f], (soc, model, batch, context, f)
         assert not wider or model.startswith(('abacus', 'countdown')) or wider['whole'][f] >= s['whole'][f], (soc, model, batch, f)

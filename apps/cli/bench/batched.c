@@ -57,7 +57,7 @@ static void print_batched(FILE *out, const char *format, const struct batched_te
             s_pp, "t_tg", t->t_tg, "speed_tg", s_tg, "t", total, "speed", s, "tg_weight_bytes",
             (json_int_t)t->stats.weight_bytes, "tg_cache_bytes", (json_int_t)t->stats.cache_bytes, "tg_rows_valid",
             (json_int_t)t->stats.rows_valid, "tg_rows_underutilized", (json_int_t)t->stats.rows_underutilized,
-            "tg_steps", (json_int_t)t->stats.n_step, "tg_gmac_s", r.gmac_s, "tg_gmac_share", r.gmac_share, "tg_gb_s",
+            "tg_passes", (json_int_t)t->stats.n_pass, "tg_gmac_s", r.gmac_s, "tg_gmac_share", r.gmac_share, "tg_gb_s",
             r.gb_s, "tg_gb_share", r.gb_share);
         bench_add_peaks(j, &t->peaks);
         json_dumpf(j, out, JSON_COMPACT);

@@ -89,7 +89,7 @@ struct eval_interval spec_faster(const struct spec_run *run, const struct spec_m
 
 struct spec_times spec_times_of(const struct spec_run *run, const struct spec_method *m)
 {
-    struct spec_times t = {.hints_ms = (double)m->stats.calibrate_us * 1e-3 / run->set.n};
+    struct spec_times t = {.hints_ms = (double)m->stats.hints_us * 1e-3 / run->set.n};
     double decode = 0, last = 0, first = 0;
     long n_tok = 0;
     int n = run->set.n - spec_loops(run);

@@ -254,15 +254,15 @@ void reply_figures(const struct talk *t)
     fprintf(stderr, "sample:  %10.2f ms\n", (double)s.sample_us * 1e-3);
     fprintf(stderr, "rows:    %llu valid, %llu wasted, %llu underutilized in %llu passes\n",
         (unsigned long long)s.rows_valid, (unsigned long long)s.rows_wasted, (unsigned long long)s.rows_underutilized,
-        (unsigned long long)s.n_step);
+        (unsigned long long)s.n_pass);
     if (s.rows_drafted > 0)
         fprintf(stderr,
             "drafts:  %llu drafted, %llu accepted, %.2f tokens per pass, %.2f ms to find them: %.0f %% of the tokens "
             "took no pass of their own\n",
             (unsigned long long)s.rows_drafted, (unsigned long long)s.rows_accepted,
-            (double)s.generated_tokens / (double)s.n_step, (double)s.draft_us * 1e-3,
+            (double)s.generated_tokens / (double)s.n_pass, (double)s.draft_us * 1e-3,
             100 * (double)s.rows_accepted / (double)(s.generated_tokens ? s.generated_tokens : 1));
     if (s.hint_rows + s.known_hint_rows > 0)
         fprintf(stderr, "hints:   %10.2f ms beside the prompt's / %5llu rows, %llu more known from the store\n",
-            (double)s.calibrate_us * 1e-3, (unsigned long long)s.hint_rows, (unsigned long long)s.known_hint_rows);
+            (double)s.hints_us * 1e-3, (unsigned long long)s.hint_rows, (unsigned long long)s.known_hint_rows);
 }

@@ -103,7 +103,11 @@ static const struct option serve_table[] = {
         .excludes = "--chat-template-file"},
     {"--chat-template-file", "CHAT_TEMPLATE_FILE", OPT_TEXT, AT(template_file), "FILE", .help = "the same from a file"},
     {"--no-access-log", "NO_ACCESS_LOG", OPT_OFF, AT(set.access_log), NULL,
-        .help = "no JSON line on stderr for each request"},
+        .help = "no line on stderr for each request"},
+    {"--log-jsonl", "LOG_JSONL", OPT_ON, AT(set.log_json), NULL,
+        .help = "these lines are JSON, as they are where stderr is no terminal"},
+    {"--no-log-jsonl", NULL, OPT_OFF, AT(set.log_json), NULL,
+        .help = "they are for people, as on a terminal: requests that ask or fail, with --verbose all"},
 };
 #undef AT
 
@@ -115,6 +119,7 @@ static void set_defaults(void *opts)
     engine_options_init(&o->engine);
     sampling_options_init(&o->sampling);
     server_settings_init(&o->set);
+    o->set.log_json = !isatty(STDERR_FILENO);
 }
 
 static int list_sets(void *opts, struct option_set *set)
@@ -423,6 +428,7 @@ static int serve(void *opts, const char **arg, int n_arg)
     o->set.reasoning_budget = o->thinking.budget > 0 ? o->thinking.budget : -1;
     o->set.chat_flags = thinking_flags(&o->thinking);
     o->set.access_log = o->set.access_log && !o->engine.quiet;
+    o->set.log_all = o->engine.verbose;
     o->set.open = open_model;
     o->set.close = close_model;
     o->set.digest = digest_model;

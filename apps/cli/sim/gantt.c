@@ -8,19 +8,19 @@ enum { WIDTH = 960, LEFT = 60, SPAN = 880, BAR = 26, PANEL = 130, TOP = 50 };
 
 const char *const sim_processors[SIM_PROCESSORS] = {"gpu_us", "npu_us", "cpu_us"};
 
-int sim_used(const json_t *steps)
+int sim_used(const json_t *ops)
 {
-    const json_t *step;
+    const json_t *op;
     size_t i;
-    json_array_foreach((json_t *)steps, i, step) if (sim_number(step, "cpu_us") > 0) return SIM_PROCESSORS;
+    json_array_foreach((json_t *)ops, i, op) if (sim_number(op, "cpu_us") > 0) return SIM_PROCESSORS;
     return SIM_PROCESSORS - 1;
 }
 
 /* One operation on one processor; its name where there is room. */
-static void draw_step(struct buffer *out, const json_t *step, const char *device, double whole, double y)
+static void draw_op(struct buffer *out, const json_t *op, const char *device, double whole, double y)
 {
-    const char *op = json_string_value(json_object_get(step, "op"));
-    double us = sim_number(step, device), from = sim_number(step, "start_us") + sim_number(step, "hand_over_us");
+    const char *name = json_string_value(json_object_get(op, "op"));
+    double us = sim_number(op, device), from = sim_number(op, "start_us") + sim_number(op, "hand_over_us");
     double x = LEFT + SPAN * from / whole, w = SPAN * us / whole;
     if (us <= 0) return;
     buffer_print(out,
@@ -35,28 +35,27 @@ static void draw_step(struct buffer *out, const json_t *step, const char *device
 }
 
 /* The head is no part of a layer. */
-static bool is_beyond(const json_t *all, const json_t *step)
+static bool is_beyond(const json_t *all, const json_t *op)
 {
     return strcmp(json_string_value(json_object_get(all, "timeline_of")), "layer") == 0 &&
-           strcmp(json_string_value(json_object_get(step, "op")), "head") == 0;
+           strcmp(json_string_value(json_object_get(op, "op")), "head") == 0;
 }
 
 static void draw_layer(struct buffer *out, const json_t *all, const char *key, const char *title, double top)
 {
     double whole = 0;
-    const json_t *steps = json_object_get(all, key), *step;
+    const json_t *ops = json_object_get(all, key), *op;
     size_t i;
-    json_array_foreach((json_t *)steps, i, step) if (strcmp(json_string_value(json_object_get(step, "op")), "head") !=
-                                                     0) whole = sim_number(step, "start_us") + sim_number(step, "us");
+    json_array_foreach((json_t *)ops, i, op) if (strcmp(json_string_value(json_object_get(op, "op")), "head") != 0)
+        whole = sim_number(op, "start_us") + sim_number(op, "us");
     if (whole <= 0) return;
     buffer_print(out, "<text x='%d' y='%.0f'>%s: one %s, %.0f us</text>\n", LEFT, top, title,
         json_string_value(json_object_get(all, "timeline_of")), whole);
-    for (int d = 0; d < sim_used(steps); d++) {
+    for (int d = 0; d < sim_used(ops); d++) {
         double y = top + 10 + d * (BAR + 6);
         buffer_print(out, "<text x='%d' y='%.0f' text-anchor='end'>%.3s</text>\n", LEFT - 8, y + BAR / 2.0 + 4,
             sim_processors[d]);
-        json_array_foreach((json_t *)steps, i, step) if (!is_beyond(all, step))
-            draw_step(out, step, sim_processors[d], whole, y);
+        json_array_foreach((json_t *)ops, i, op) if (!is_beyond(all, op)) draw_op(out, op, sim_processors[d], whole, y);
     }
 }
 

@@ -117,67 +117,67 @@ static void print_memory(const json_t *all)
 }
 
 /* "gpu 40 %, npu 60 % of outputs" */
-static void print_placement(const json_t *step)
+static void print_placement(const json_t *op)
 {
-    const bool rows = strcmp(text(step, "kind"), "rows") == 0;
+    const bool rows = strcmp(text(op, "kind"), "rows") == 0;
     char cell[64] = "", key[16];
     int n = 0, used = 0;
-    for (int d = 0; d < SIM_PROCESSORS; d++) used += sim_number(step, sim_processors[d]) > 0;
+    for (int d = 0; d < SIM_PROCESSORS; d++) used += sim_number(op, sim_processors[d]) > 0;
     for (int d = 0; d < SIM_PROCESSORS; d++) {
-        if (sim_number(step, sim_processors[d]) <= 0) continue;
+        if (sim_number(op, sim_processors[d]) <= 0) continue;
         n += snprintf(cell + n, sizeof cell - (size_t)n, "%s%.3s", n ? ", " : "", sim_processors[d]);
         if (used < 2) continue;
         snprintf(key, sizeof key, "%.3s_%s", sim_processors[d], rows ? "rows" : "part");
         n += snprintf(
-            cell + n, sizeof cell - (size_t)n, rows ? " %.0f" : " %.0f %%", (rows ? 1 : 100) * sim_number(step, key));
+            cell + n, sizeof cell - (size_t)n, rows ? " %.0f" : " %.0f %%", (rows ? 1 : 100) * sim_number(op, key));
     }
     if (used > 1) snprintf(cell + n, sizeof cell - (size_t)n, rows ? " rows" : " of outputs");
-    printf("  %-10s %-36s %9.0f us", text(step, "op"), cell, sim_number(step, "us"));
+    printf("  %-10s %-36s %9.0f us", text(op, "op"), cell, sim_number(op, "us"));
 }
 
 enum { GANTT = 64 };
 
 /* The head is no part of a layer. */
-static bool is_beyond(const json_t *all, const json_t *step)
+static bool is_beyond(const json_t *all, const json_t *op)
 {
-    return strcmp(text(all, "timeline_of"), "layer") == 0 && strcmp(text(step, "op"), "head") == 0;
+    return strcmp(text(all, "timeline_of"), "layer") == 0 && strcmp(text(op, "op"), "head") == 0;
 }
 
 /* One device's share of the layer's time, a character for each 1 / GANTT of it. */
-static void print_bar(const json_t *all, const json_t *steps, const char *device, double whole)
+static void print_bar(const json_t *all, const json_t *ops, const char *device, double whole)
 {
     char line[GANTT + 1];
-    const json_t *step;
+    const json_t *op;
     size_t i;
     memset(line, ' ', GANTT);
     line[GANTT] = 0;
-    json_array_foreach((json_t *)steps, i, step)
+    json_array_foreach((json_t *)ops, i, op)
     {
-        double us = sim_number(step, device), from = sim_number(step, "start_us") + sim_number(step, "hand_over_us");
-        const char *op = text(step, "op");
-        if (is_beyond(all, step)) continue;
+        double us = sim_number(op, device), from = sim_number(op, "start_us") + sim_number(op, "hand_over_us");
+        const char *name = text(op, "op");
+        if (is_beyond(all, op)) continue;
         for (int x = (int)(GANTT * from / whole); us > 0 && x < GANTT && x < GANTT * (from + us) / whole; x++)
-            line[x] = op[0];
+            line[x] = name[0];
     }
     printf("  %.3s |%s|\n", device, line);
 }
 
 static void print_layer(const json_t *all, const char *key, const char *title)
 {
-    const json_t *steps = json_object_get(all, key), *step;
+    const json_t *ops = json_object_get(all, key), *op;
     double whole = 0;
     size_t i;
-    if (!steps) return;
+    if (!ops) return;
     printf("\n%s\n", title);
-    json_array_foreach((json_t *)steps, i, step)
+    json_array_foreach((json_t *)ops, i, op)
     {
-        if (!is_beyond(all, step)) whole = sim_number(step, "start_us") + sim_number(step, "us");
-        print_placement(step);
+        if (!is_beyond(all, op)) whole = sim_number(op, "start_us") + sim_number(op, "us");
+        print_placement(op);
         printf("\n");
     }
     if (whole <= 0) return;
     printf("\n  one %s, %.0f us; by the first letter of what runs:\n", text(all, "timeline_of"), whole);
-    for (int d = 0; d < sim_used(steps); d++) print_bar(all, steps, sim_processors[d], whole);
+    for (int d = 0; d < sim_used(ops); d++) print_bar(all, ops, sim_processors[d], whole);
 }
 
 /* With slices of the GPU's time and without. */
@@ -240,7 +240,7 @@ static void print_reply(const json_t *all)
             sim_number(graphs, "passes_many"), sim_number(graphs, "passes_few"), sim_number(graphs, "runs_few"));
     if (json_object_get(all, "game")) print_game(json_object_get(all, "game"));
     print_layer(all, "prompt_layer", "Prompt");
-    print_layer(all, "decode_layer", "Reply, its first step");
+    print_layer(all, "decode_layer", "Reply, its first pass");
 }
 
 static void print_lengths(const json_t *all)

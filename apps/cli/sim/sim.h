@@ -7,10 +7,10 @@
 /* sim.c: a member's number; 0: there is none. */
 double sim_number(const json_t *o, const char *key);
 
-/* gantt.c: members of a step with the time of each processor, and of how many: the CPU is the last, and often idle. */
+/* gantt.c: members of an operation with the time of each processor, and of how many: the CPU, last, is often idle. */
 enum { SIM_PROCESSORS = 3 };
 extern const char *const sim_processors[SIM_PROCESSORS];
-int sim_used(const json_t *steps);
+int sim_used(const json_t *ops);
 
 /* gantt.c: a layer of the prompt and one of the reply, a bar for each operation and processor.  An exit code. */
 int sim_write_svg(const json_t *all, const char *path);

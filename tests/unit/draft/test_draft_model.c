@@ -39,12 +39,12 @@ static void a_model_drafts(void **state)
         generate(&f, NULL, n_samples, 0, temperature, &drafted);
         assert_same(&plain, &drafted, i);
         print_message("%s, %d samples, temperature %g: %llu passes, %llu drafted, %llu accepted\n",
-            i < 4 ? "itself" : "another", n_samples, (double)temperature, (unsigned long long)f.s->stats.n_step,
+            i < 4 ? "itself" : "another", n_samples, (double)temperature, (unsigned long long)f.s->stats.n_pass,
             (unsigned long long)f.s->stats.rows_drafted, (unsigned long long)f.s->stats.rows_accepted);
         assert_true(f.s->stats.rows_drafted > 0);
         if (i < 4) assert_true(f.s->stats.rows_wasted <= (uint64_t)n_samples); /* the last guess nobody needs */
         /* A kind of draft that is not known yet is tried at one sample first: beside others it begins later. */
-        if (i < 4) assert_true(f.s->stats.n_step <= (n_samples > 1 ? 64 / 3 : 64 / 4));
+        if (i < 4) assert_true(f.s->stats.n_pass <= (n_samples > 1 ? 64 / 3 : 64 / 4));
     }
     lutra_session_close(&f.s);
     lutra_model_close(&other.model);

@@ -32,7 +32,7 @@ struct run {
     struct heard who[N_WHO];
     char winner[1024];
     double score;
-    uint64_t n_step;
+    uint64_t n_pass;
 };
 
 static struct run plain, drafted; /* large: not on the stack */
@@ -139,7 +139,7 @@ static inline void generate(
     if (g) guess_begin(g, f->s);
     lutra_session_stats_reset(f->s);
     assert_int_equal(lutra_generate(f->s, &r, NULL), cancel ? LUTRA_E_CANCELLED : 0);
-    out->n_step = f->s->stats.n_step;
+    out->n_pass = f->s->stats.n_pass;
 }
 
 /* Tokens of the prompt and n that were said behind it that the cache has. */

@@ -62,7 +62,7 @@ static void what_is_filled_in_keeps_to_its_size(void **state)
         memset(&u, GUARD, sizeof u);
         lutra_session_stats_get(f.s, &u.stats, cases[i]);
         assert_true(u.stats.size == cases[i]);
-        assert_int_equal(u.stats.n_step, 0);
+        assert_int_equal(u.stats.n_pass, 0);
         for (size_t k = sizeof u.stats; k < cases[i]; k++) assert_int_equal(u.byte[k], 0);
         for (size_t k = cases[i]; k < sizeof u; k++) assert_int_equal(u.byte[k], GUARD);
     }

@@ -109,7 +109,7 @@ static void run_to_end(struct fixture *f, lutra_search_run *search, struct run *
     const struct lutra_search_result *res = lutra_search_done(search);
     snprintf(out->winner, sizeof out->winner, "%s", res->text ? res->text : "");
     out->score = res->score;
-    out->n_step = f->s->stats.n_step;
+    out->n_pass = f->s->stats.n_pass;
     lutra_search_close(&search);
 }
 

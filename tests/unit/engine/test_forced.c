@@ -126,10 +126,10 @@ static void ends_tell_rows_and_times(void **state)
         assert_int_equal(h.end.n_wasted, st.rows_wasted);
         assert_int_equal(h.end.n_wasted, h.end.n_drafted - h.end.n_accepted);
         assert_int_equal(h.end.n_underutilized, st.rows_underutilized);
-        assert_int_equal(h.end.calibrate_us, st.calibrate_us);
+        assert_int_equal(h.end.hints_us, st.hints_us);
         bool roomy = plan_caps(&f.model->plan).flat_rows > 1; /* more rows than one, which drafts may fill */
         if (!drafts) assert_int_equal(h.end.n_underutilized > 0, roomy);
-        assert_int_equal(h.end.calibrate_us > 0, drafts == 1);
+        assert_int_equal(h.end.hints_us > 0, drafts == 1);
         assert_true((h.end.n_wasted > 0) == (drafts == 1) && (h.end.draft_us > 0) == (drafts == 1));
         assert_in_range(
             st.draft_us, h.end.draft_us, h.end.draft_us + 20); /* what is learnt from the last pass is late */

@@ -204,7 +204,7 @@ static void null_is_no_handle(void **state)
     lutra_session_sizes_get(NULL, &n, NULL, NULL);
     assert_int_equal(n, 0);
     lutra_session_stats_get(NULL, &stats, sizeof stats);
-    assert_true(stats.size == sizeof stats && stats.n_step == 0);
+    assert_true(stats.size == sizeof stats && stats.n_pass == 0);
     lutra_model_info_get(NULL, &info, sizeof info);
     assert_true(info.n_vocab == 0 && info.bos == -1 && !*info.name);
     lutra_runtime_peaks_get(NULL, &peaks, sizeof peaks);

@@ -183,7 +183,7 @@ static void a_draft_model_goes_on_while_it_is_judged(void **state)
         struct lutra_stats st;
         lutra_session_stats_get(f.s, &st, sizeof st);
         assert_true(st.rows_drafted > 0);
-        if (i < 2) assert_true(st.n_step <= N_TOKENS / 3); /* its own guesses are all right, those of before, too */
+        if (i < 2) assert_true(st.n_pass <= N_TOKENS / 3); /* its own guesses are all right, those of before, too */
         lutra_session_close(&f.s);
     }
     lutra_model_close(&draft);

@@ -43,7 +43,7 @@ static int generate(struct fixture *f, int first, int n_samples, float temperatu
     OK(lutra_submit(f->s, &r, NULL, err));
     for (int active = 1; active;) OK(lutra_step(f->s, &active, err));
     lutra_session_stats_get(f->s, &after, sizeof after);
-    return (int)(after.n_step - before.n_step);
+    return (int)(after.n_pass - before.n_pass);
 }
 
 static void session(struct fixture *f, const char *type)

@@ -15,11 +15,11 @@ static void right_drafts_are_taken(void **state)
         struct guesser g = {.most = 7, .right_in_8 = 8, .right = said, .text = &plain};
         fixture_session(&f, 4, 256);
         generate(&f, NULL, n_samples, 0, 0.8f, &plain);
-        assert_int_equal(plain.n_step, 64);
+        assert_int_equal(plain.n_pass, 64);
         fixture_session(&f, 4, 256);
         generate(&f, &g, n_samples, 0, 0.8f, &drafted);
         assert_same(&plain, &drafted, n_samples);
-        assert_int_equal(drafted.n_step, 1 + 63 / 8 + 1); /* the prompt's token, then eight at a time */
+        assert_int_equal(drafted.n_pass, 1 + 63 / 8 + 1); /* the prompt's token, then eight at a time */
         assert_int_equal(g.n_right, n_samples * (63 - 63 / 8 - 1));
         assert_int_equal(f.s->stats.rows_wasted, n_samples); /* the last token is a right guess that nobody needs */
         assert_int_equal(n_kept(&f, plain.who[0].token[0], 64), N_PROMPT + 63); /* all but the last token */
@@ -39,19 +39,19 @@ static void repetition_is_drafted(void **state)
         int n_samples = i < 4 ? 1 : 4;
         spec_session(&f, 4, NULL);
         generate(&f, NULL, n_samples, 0, 0, &plain);
-        assert_int_equal(plain.n_step, 64);
+        assert_int_equal(plain.n_pass, 64);
         spec_session_at(&f, 4, specs[i % 4], LIKE_AVX512);
         generate(&f, NULL, n_samples, 0, 0, &drafted);
         assert_same(&plain, &drafted, i);
         struct lutra_stats s;
         lutra_session_stats_get(f.s, &s, sizeof s);
         print_message("%s, %d samples: %llu passes, %llu drafted, %llu accepted\n", specs[i % 4], n_samples,
-            (unsigned long long)s.n_step, (unsigned long long)s.rows_drafted, (unsigned long long)s.rows_accepted);
-        assert_true(s.n_step < 32);
+            (unsigned long long)s.n_pass, (unsigned long long)s.rows_drafted, (unsigned long long)s.rows_accepted);
+        assert_true(s.n_pass < 32);
         assert_int_equal(s.rows_wasted, s.rows_drafted - s.rows_accepted);
         assert_int_equal(drafted.who[0].n_drafted, s.rows_drafted);
         assert_int_equal(drafted.who[0].n_accepted, s.rows_accepted);
-        for (int k = 0; k < n_samples; k++) assert_in_range(drafted.who[0].n_pass[k], 4, s.n_step);
+        for (int k = 0; k < n_samples; k++) assert_in_range(drafted.who[0].n_pass[k], 4, s.n_pass);
     }
     fixture_close(&f);
 }
@@ -253,7 +253,7 @@ static int generate_with_caller(struct fixture *f, const char *spec, struct lutr
     r.on_draft = on_draft;
     r.user = &drafted.who[0];
     int rc = lutra_generate(f->s, &r, why);
-    drafted.n_step = f->s->stats.n_step;
+    drafted.n_pass = f->s->stats.n_pass;
     return rc;
 }
 
@@ -273,7 +273,7 @@ static void a_caller_may_draft(void **state)
         OK(generate_with_caller(&f, i % 2 ? "auto" : NULL, err));
         assert_same(&plain, &drafted, i);
         assert_true(caller.n_asked > 0);
-        if (i >= 2) assert_true(drafted.n_step < 64 / 3);
+        if (i >= 2) assert_true(drafted.n_pass < 64 / 3);
     }
     for (int wrong = 1; wrong <= 5; wrong++) {
         caller = (struct caller){.n = 4, .wrong = wrong};

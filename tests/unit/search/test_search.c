@@ -300,7 +300,7 @@ static void searches_share_passes(void **state)
             set.score = i ? LUTRA_SCORE_MEAN : LUTRA_SCORE_PRODUCT;
             lutra_session_stats_reset(v->session);
             alone[i] = run(&f, &set, &a, false, text[i]);
-            passes[i] = v->session->stats.n_step;
+            passes[i] = v->session->stats.n_pass;
         }
         lutra_session_stats_reset(v->session);
         struct lutra_request ra = make_request(&a), rb = make_request(&b);
@@ -312,7 +312,7 @@ static void searches_share_passes(void **state)
         }
         assert_int_equal(lutra_search_submit(&search[2], f.s, &ra, &set, &why), LUTRA_E_BUSY);
         for (int active = 1; active;) OK(lutra_step(f.s, &active, err));
-        passes[2] = v->session->stats.n_step;
+        passes[2] = v->session->stats.n_pass;
         print_message("%llu and %llu passes alone, %llu together\n", (unsigned long long)passes[0],
             (unsigned long long)passes[1], (unsigned long long)passes[2]);
         assert_true(passes[2] < passes[0] + passes[1]);

@@ -209,7 +209,7 @@ static void energies_follow_the_formula(void **state)
     near(us.low, 150), near(mj.high, 0.15 * 1.6);
 }
 
-/* A step of abacus-1m: 18 operations in each of 4 layers, 5 around them, 2 for tables and results; 79 operations are 5
+/* A pass of abacus-1m: 18 operations in each of 4 layers, 5 around them, 2 for tables and results; 79 operations are 5
  * messages of 16, of which two are on their way.  So the host waits for one way, and for two more where the way takes
  * longer than the NPU has to do meanwhile. */
 static void round_trips_by_hand(void **state)
@@ -217,25 +217,25 @@ static void round_trips_by_hand(void **state)
     const struct sim_data *d = &sim_data[SIM_DATA_COUNTS];
     const struct npu_model *m = npu_models;
     struct npu_counts *counts;
-    struct npu_step s;
+    struct npu_pass s;
     struct soc_profile p = exact();
     (void)state;
     while (strcmp(m->name, "abacus-1m") != 0) m++;
     assert_int_equal(npu_counts_read(&counts, d->bytes, d->n_bytes, d->name, NULL), 0);
-    assert_int_equal(npu_step_messages(m), 5);
+    assert_int_equal(npu_pass_messages(m), 5);
     p.figure[NPU_MESSAGE_US] = (struct npu_interval){1, 1};
-    assert_int_equal(npu_decode_step(counts, &p, m, 1, 64, &s), 0);
+    assert_int_equal(npu_decode_pass(counts, &p, m, 1, 64, &s), 0);
     near(s.part[NPU_MESSAGE].low_us, 1), near(s.part[NPU_MESSAGE].high_us, 1);
     near(s.part[NPU_MESSAGE].low_mj, 1e-3 * 1.6);
     const double low_us = s.whole.low_us - 1, high_us = s.whole.high_us - 1;
     p.figure[NPU_MESSAGE_US] = (struct npu_interval){1e6, 1e6};
-    assert_int_equal(npu_decode_step(counts, &p, m, 1, 64, &s), 0);
+    assert_int_equal(npu_decode_pass(counts, &p, m, 1, 64, &s), 0);
     near(s.part[NPU_MESSAGE].low_us, 3e6 - 2 * low_us / 5), near(s.part[NPU_MESSAGE].high_us, 3e6 - 2 * high_us / 5);
     near(s.whole.low_us, low_us + 3e6 - 2 * low_us / 5);
     npu_counts_free(&counts);
 }
 
-/* Norms of heads are operations of a step, on as many rows as there are heads. */
+/* Norms of heads are operations of a pass, on as many rows as there are heads. */
 static void head_norms_by_hand(void **state)
 {
     const struct sim_data *d = &sim_data[SIM_DATA_COUNTS];
@@ -244,9 +244,9 @@ static void head_norms_by_hand(void **state)
     struct npu_work without, with;
     (void)state;
     assert_int_equal(npu_counts_read(&counts, d->bytes, d->n_bytes, d->name, NULL), 0);
-    assert_int_equal(npu_step_work(counts, &m, 2, 1024, &without), 0);
+    assert_int_equal(npu_pass_work(counts, &m, 2, 1024, &without), 0);
     m.head_norm = 1;
-    assert_int_equal(npu_step_work(counts, &m, 2, 1024, &with), 0);
+    assert_int_equal(npu_pass_work(counts, &m, 2, 1024, &with), 0);
     const struct npu_count *norm = npu_count_of(counts, "rms_norm", "f32", 1, 8192, 8192);
     assert_non_null(norm);
     /* Qwen2.5-1.5B: 28 layers, 12 + 2 heads of 128, two rows. */
@@ -258,9 +258,9 @@ static void head_norms_by_hand(void **state)
 
 static double normed(const struct npu_model *m, int rows)
 {
-    struct npu_step_op op[NPU_STEP_OPS_MAX];
+    struct npu_pass_op op[NPU_PASS_OPS_MAX];
     double n = 0;
-    for (int i = npu_step_ops(m, rows, 1, op) - 1; i >= 0; i--)
+    for (int i = npu_pass_ops(m, rows, 1, op) - 1; i >= 0; i--)
         if (op[i].code == NPU_OP_RMS_NORM) n += (double)op[i].times * op[i].m * op[i].n;
     return n;
 }

@@ -92,7 +92,7 @@ static struct sim_beside beside(enum sim_plan plan, int rows, double share, doub
     return b;
 }
 
-/* Step by step as long as sim_pass() adds up, of one pass and of several. */
+/* Operation by operation as long as sim_pass() adds up, of one pass and of several. */
 static void without_frames_a_pass_is_itself(void **state)
 {
     static const int rows[] = {64, 300, 1024, 5000};

@@ -163,7 +163,7 @@ static void a_block_waits_for_its_graph(void **state)
     const uint64_t end = at > g.count.loaded_us ? at : g.count.loaded_us;
     assert_int_equal(end, (uint64_t)expected);
     for (int b = 0; b < BLOCKS; b++) assert_true(g.block[b].few);
-    assert_false(graphs_begin(&g, 1, 0)); /* a step of decoding is no prompt */
+    assert_false(graphs_begin(&g, 1, 0)); /* a decoding pass is no prompt */
     assert_true(graphs_begin(&g, 40, 0)); /* a few rows more are */
 }
 

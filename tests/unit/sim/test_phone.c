@@ -127,7 +127,7 @@ struct way {
 };
 
 /* Every way that phone.h names, by its own formulas. */
-static int list_ways(const struct sim_question *q, const struct sim_step *s, struct way *out)
+static int list_ways(const struct sim_question *q, const struct sim_op *s, struct way *out)
 {
     double whole = (double)s->n * s->k * 4 / 8e3 / sim_figure(q->profile, SOC_TWO_GBS, SIM_MIDDLE);
     int n = 0;
@@ -152,8 +152,8 @@ static double time_of(const struct sim_result *gpu, const struct way *const chos
     double us = 0;
     bool on_gpu = true;
     for (int i = 0, p = 0; i < SIM_OPS - 1; i++) {
-        if (!gpu->step[i].product) {
-            us += gpu->step[i].us.middle + (on_gpu ? 0 : sync);
+        if (!gpu->op[i].product) {
+            us += gpu->op[i].us.middle + (on_gpu ? 0 : sync);
             on_gpu = true;
             continue;
         }
@@ -174,7 +174,7 @@ static void equals_exhaustive_search_of_a_layer(void **state)
         const struct sim_question q = {.profile = &gen3, .shape = &llama, .rows = lengths[l]};
         struct sim_result gpu = pass(SIM_GPU_ONLY, lengths[l], 0, false), best = pass(SIM_FREE, lengths[l], 0, false);
         for (int i = 0; i < SIM_OPS - 1; i++)
-            if (gpu.step[i].product) n[p] = list_ways(&q, &gpu.step[i], way[p]), p++;
+            if (gpu.op[i].product) n[p] = list_ways(&q, &gpu.op[i], way[p]), p++;
         assert_int_equal(p, PRODUCTS);
         double least = INFINITY, sync = sim_figure(&gen3, SOC_FAST_SYNC_US, SIM_MIDDLE), ours = 0;
         for (int a = 0; a < n[0]; a++)
@@ -184,7 +184,7 @@ static void equals_exhaustive_search_of_a_layer(void **state)
                         const struct way *const chosen[] = {&way[0][a], &way[1][b], &way[2][c], &way[3][d]};
                         least = fmin(least, time_of(&gpu, chosen, sync));
                     }
-        for (int i = 0; i < SIM_OPS - 1; i++) ours += best.step[i].us.middle;
+        for (int i = 0; i < SIM_OPS - 1; i++) ours += best.op[i].us.middle;
         if (fabs(ours / least - 1) > 1e-9) fail_msg("%d rows: %g, exhaustive search %g", lengths[l], ours, least);
     }
 }
@@ -192,7 +192,7 @@ static void equals_exhaustive_search_of_a_layer(void **state)
 /* ---- three processors ---- */
 
 /* Of one product, every cut of its outputs in twentieths. */
-static double best_of_three(const struct sim_step *s, int rows)
+static double best_of_three(const struct sim_op *s, int rows)
 {
     const double whole = (double)s->n * s->k * 4 / 8e3 / sim_figure(&gen3, SOC_TWO_GBS, SIM_MIDDLE),
                  sync = sim_figure(&gen3, SOC_FAST_SYNC_US, SIM_MIDDLE);
@@ -222,9 +222,9 @@ static void the_cpu_has_a_part_of_prompts(void **state)
         assert_true(three.us.middle < two.us.middle && three.us.middle > 0.8 * two.us.middle);
         assert_true(three.busy_us[SIM_CPU].middle > 0 && two.busy_us[SIM_CPU].middle == 0);
         for (int i = 0; i < SIM_OPS - 1; i++) {
-            if (!three.step[i].product) continue;
-            const double best = best_of_three(&three.step[i], rows), us = three.step[i].us.middle;
-            if (us > best * (1 + 1e-9)) fail_msg("%d rows, %s: %g, every cut %g", rows, three.step[i].name, us, best);
+            if (!three.op[i].product) continue;
+            const double best = best_of_three(&three.op[i], rows), us = three.op[i].us.middle;
+            if (us > best * (1 + 1e-9)) fail_msg("%d rows, %s: %g, every cut %g", rows, three.op[i].name, us, best);
         }
     }
     /* Its power is counted; one row waits for the memory that all share. */
@@ -313,9 +313,9 @@ static void a_reply_adds_up(void **state)
     s.n_decode = 1;
     json_t *one = run(&s);
     assert_string_equal(json_string_value(json_object_get(one, "times")), "modelled, not measured");
-    struct sim_result step = pass(SIM_FREE, 1, 1024, true);
+    struct sim_result decoded = pass(SIM_FREE, 1, 1024, true);
     double rate = number(one, "decode_tokens_per_s", "middle");
-    assert_true(fabs(rate * step.us.middle / 1e6 - 1) < 1e-4);
+    assert_true(fabs(rate * decoded.us.middle / 1e6 - 1) < 1e-4);
     assert_true(fabs(number(one, "ttft_ms", "middle") / (pass(SIM_FREE, 1024, 0, false).us.middle / 1e3) - 1) < 1e-4);
     assert_true(fabs(number(one, "memory_bytes", "weights") - sim_weight_bytes(&llama)) < 1e4);
     s.n_decode = 1000;
@@ -340,10 +340,10 @@ static void counted_kernels_are_a_law_of_their_own(void **state)
     assert_null(text);
     s.shape = "Qwen2.5-1.5B", s.quant = "q4_0";
     json_t *all = run(&s);
-    const json_t *step;
+    const json_t *op;
     size_t i;
-    json_array_foreach(json_object_get(all, "prompt_layer"), i, step)
-        assert_true(json_number_value(json_object_get(step, "gpu_us")) == 0);
+    json_array_foreach(json_object_get(all, "prompt_layer"), i, op)
+        assert_true(json_number_value(json_object_get(op, "gpu_us")) == 0);
     assert_true(number(all, "decode_tokens_per_s", "low") > 20 && number(all, "decode_tokens_per_s", "high") < 100);
     json_decref(all);
     s.plan = "tensor";

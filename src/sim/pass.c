@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * Whole steps of a model as the sum of operations that were counted: in rows between two counted row counts linearly,
+ * Whole passes of a model as the sum of operations that were counted: in rows between two counted row counts linearly,
  * in keys along the line through two counted lengths (a segment of keys costs the same wherever it is), elements and
  * outputs of the vocabulary in proportion.
  */
@@ -84,8 +84,8 @@ static int group_work(
     struct npu_work a, z;
     char kind[32];
     snprintf(kind, sizeof kind, "%d x %d heads", m->n_head / m->n_kv_head, m->n_kv_head);
-    if (at_rows(b, "attention step", kind, rows, SHORT, m->d_head, &a) ||
-        at_rows(b, "attention step", kind, rows, LONG, m->d_head, &z))
+    if (at_rows(b, "attention pass", kind, rows, SHORT, m->d_head, &a) ||
+        at_rows(b, "attention pass", kind, rows, LONG, m->d_head, &z))
         return -1;
     *out = between(&a, &z, (keys - SHORT) / (LONG - SHORT));
     return 0;
@@ -118,7 +118,7 @@ static int head_work(const struct npu_counts *b, const struct npu_model *m, int 
 }
 
 static int gemm_work(
-    const struct npu_counts *b, const struct npu_model *m, const struct npu_step_op *o, struct npu_work *w)
+    const struct npu_counts *b, const struct npu_model *m, const struct npu_pass_op *o, struct npu_work *w)
 {
     enum { F16_BYTES = 2 };
     if (at_rows(b, "gemm", npu_name_of_kind(o->kind), o->m, o->k, o->n, w)) return -1;
@@ -127,7 +127,7 @@ static int gemm_work(
 }
 
 /* A row each: its block of 32 outputs is brought and becomes tiles, of which two are gathered from at a time. */
-static void embed_work(const struct npu_counts *b, const struct npu_step_op *o, struct npu_work *w)
+static void embed_work(const struct npu_counts *b, const struct npu_pass_op *o, struct npu_work *w)
 {
     enum { K = 1536, N = 256, BLOCK = 32, GATHERED = 64 }; /* K, N: counted */
     const struct npu_count *c = npu_count_of(b, "dequant", npu_name_of_kind(o->kind), 1, K, N);
@@ -138,8 +138,8 @@ static void embed_work(const struct npu_counts *b, const struct npu_step_op *o, 
     if (c) w->packets = o->m * c->work.packets * ((double)o->k / K) / ((double)N / BLOCK);
 }
 
-/* What an operation of a step does, once; 0 packets: not counted. */
-static int op_work(const struct npu_counts *b, const struct npu_model *m, const struct npu_step_op *o, double keys,
+/* What an operation of a pass does, once; 0 packets: not counted. */
+static int op_work(const struct npu_counts *b, const struct npu_model *m, const struct npu_pass_op *o, double keys,
     struct npu_work *w, enum npu_part *part)
 {
     const char *weights = npu_name_of_kind(o->kind);
@@ -166,7 +166,7 @@ static int op_work(const struct npu_counts *b, const struct npu_model *m, const 
 }
 
 /* The same, divided. */
-static int divided_work(const struct npu_counts *b, const struct npu_model *m, const struct npu_step_op *o, double keys,
+static int divided_work(const struct npu_counts *b, const struct npu_model *m, const struct npu_pass_op *o, double keys,
     struct npu_work *w, enum npu_part *part)
 {
     struct npu_op op = {
@@ -178,7 +178,7 @@ static int divided_work(const struct npu_counts *b, const struct npu_model *m, c
 }
 
 static int add_op(const struct npu_counts *b, const struct soc_profile *p, const struct npu_model *m,
-    const struct npu_step_op *o, double keys, struct npu_step *s)
+    const struct npu_pass_op *o, double keys, struct npu_pass *s)
 {
     struct npu_work w;
     enum npu_part part;
@@ -187,11 +187,11 @@ static int add_op(const struct npu_counts *b, const struct soc_profile *p, const
     return 0;
 }
 
-int npu_step_work(
+int npu_pass_work(
     const struct npu_counts *b, const struct npu_model *m, int batch, double context, struct npu_work *out)
 {
-    struct npu_step_op op[NPU_STEP_OPS_MAX];
-    int n = npu_step_ops(m, batch, batch, op);
+    struct npu_pass_op op[NPU_PASS_OPS_MAX];
+    int n = npu_pass_ops(m, batch, batch, op);
     *out = (struct npu_work){0};
     for (int i = 0; i < n; i++) {
         const double n_time = op[i].times;
@@ -206,27 +206,27 @@ int npu_step_work(
     return 0;
 }
 
-/* A step's messages: the host takes one round trip for the first, and beside those on their way it only shows where
+/* A pass's messages: the host takes one round trip for the first, and beside those on their way it only shows where
  * they take the NPU less time than the way takes. */
-static void finish(const struct soc_profile *p, const struct npu_model *m, double steps, struct npu_step *s)
+static void finish(const struct soc_profile *p, const struct npu_model *m, double n_pass, struct npu_pass *s)
 {
     struct modelled all = {0};
-    double n = npu_step_messages(m) * steps, rounds = ceil(n / steps / NPU_AHEAD) - 1;
+    double n = npu_pass_messages(m) * n_pass, rounds = ceil(n / n_pass / NPU_AHEAD) - 1;
     struct npu_interval way = npu_cost_message_us(p, 1);
     for (int i = 0; i < NPU_MESSAGE; i++) add(&all, &s->part[i], 1);
     double low = way.low - (NPU_AHEAD - 1) * all.low_us / n, high = way.high - (NPU_AHEAD - 1) * all.high_us / n;
-    struct modelled a = model_messages(p, steps * (1 + (low > 0 ? rounds * low / way.low : 0)));
-    struct modelled z = model_messages(p, steps * (1 + (high > 0 ? rounds * high / way.high : 0)));
+    struct modelled a = model_messages(p, n_pass * (1 + (low > 0 ? rounds * low / way.low : 0)));
+    struct modelled z = model_messages(p, n_pass * (1 + (high > 0 ? rounds * high / way.high : 0)));
     s->part[NPU_MESSAGE] = (struct modelled){a.low_us, z.high_us, a.low_mj, z.high_mj, "host", "host"};
     for (int i = 0; i < NPU_PARTS; i++) add(&s->whole, &s->part[i], 1);
 }
 
-int npu_decode_step(const struct npu_counts *b, const struct soc_profile *p, const struct npu_model *m, int batch,
-    double context, struct npu_step *out)
+int npu_decode_pass(const struct npu_counts *b, const struct soc_profile *p, const struct npu_model *m, int batch,
+    double context, struct npu_pass *out)
 {
-    struct npu_step_op op[NPU_STEP_OPS_MAX];
-    int n = npu_step_ops(m, batch, batch, op);
-    *out = (struct npu_step){0};
+    struct npu_pass_op op[NPU_PASS_OPS_MAX];
+    int n = npu_pass_ops(m, batch, batch, op);
+    *out = (struct npu_pass){0};
     for (int i = 0; i < n; i++)
         if (add_op(b, p, m, &op[i], context, out)) return -1;
     finish(p, m, 1, out);
@@ -236,7 +236,7 @@ int npu_decode_step(const struct npu_counts *b, const struct soc_profile *p, con
 /* Attention of rows first .. first + n - 1: a group sees what is before its last row, and pays for masks in the
  * segments that its rows do not all see. */
 static int add_causal(const struct npu_counts *b, const struct soc_profile *p, const struct npu_model *m, int first,
-    int n, struct npu_step *s)
+    int n, struct npu_pass *s)
 {
     struct npu_work one, sum = {0};
     int per = TILE_ROWS * m->n_kv_head / m->n_head, groups = 0;
@@ -255,15 +255,15 @@ static int add_causal(const struct npu_counts *b, const struct soc_profile *p, c
     return 0;
 }
 
-/* Steps of up to NPU_CHUNK rows, of which the last takes one row to the head. */
+/* Passes of up to NPU_CHUNK rows, of which the last takes one row to the head. */
 int npu_prefill(
-    const struct npu_counts *b, const struct soc_profile *p, const struct npu_model *m, int n, struct npu_step *out)
+    const struct npu_counts *b, const struct soc_profile *p, const struct npu_model *m, int n, struct npu_pass *out)
 {
-    *out = (struct npu_step){0};
+    *out = (struct npu_pass){0};
     for (int at = 0; at < n; at += NPU_CHUNK) {
         int rows = n - at < NPU_CHUNK ? n - at : NPU_CHUNK;
-        struct npu_step_op op[NPU_STEP_OPS_MAX];
-        int n_op = npu_step_ops(m, rows, 1, op);
+        struct npu_pass_op op[NPU_PASS_OPS_MAX];
+        int n_op = npu_pass_ops(m, rows, 1, op);
         for (int i = 0; i < n_op; i++) {
             if (op[i].code == NPU_OP_ATTENTION || (op[i].code == NPU_OP_HEAD && at + rows < n)) continue;
             if (add_op(b, p, m, &op[i], 0, out)) return -1;
