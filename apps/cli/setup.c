@@ -424,7 +424,7 @@ void engine_session_settings(
     settings->n_batch = opts->n_batch;
     settings->cache_type = opts->type_k;
     settings->cache_type_v = opts->type_v;
-    settings->free_windows = !opts->swa_full;
+    settings->swa_trim = !opts->swa_full;
     settings->spec_type = opts->spec_type;
     settings->draft_max = opts->draft_max;
     settings->draft_min = opts->draft_min;

@@ -125,8 +125,8 @@ LUTRA_API int lutra_make_model(lutra_runtime *runtime, const char *path,
 /* i = 0, 1, ... until NULL. */
 LUTRA_API const char *lutra_make_model_shape(int i);
 
-/* Metadata, tensors, the memory a model needs and what is free, and, in `lacks`, a sentence for each thing that keeps
- * it from running, in `doubts` for what may be read wrong, as a JSON text; free with lutra_free(). */
+/* A file as JSON text: metadata, tensors, the memory that the model needs and what is free; in `unsupported` a sentence
+ * for each thing that keeps it from running, in `warnings` for what may be read wrong.  Free with lutra_free(). */
 LUTRA_API int lutra_inspect(const char *path, char **json, struct lutra_error *err);
 
 #ifdef __cplusplus

@@ -21,7 +21,7 @@ LUTRA_API int lutra_seq_open(lutra_session *session, int max_tok, int32_t *seq, 
 LUTRA_API int lutra_seq_fork(
     lutra_session *session, int32_t seq, int n_tok, int max_tok, int32_t *fork, struct lutra_error *err);
 /* The sequence forgets what lies behind its first n_tok tokens.  LUTRA_E_CTX_FULL: blocks that it shares with others
- * would have to be promised to it anew and cannot; LUTRA_E_ARGUMENT: what it would see has been freed (free_windows),
+ * would have to be promised to it anew and cannot; LUTRA_E_ARGUMENT: what it would see has been freed (swa_trim),
  * or recurrent layers have no state there; nothing has changed. */
 LUTRA_API int lutra_seq_truncate(lutra_session *session, int32_t seq, int n_tok, struct lutra_error *err);
 /* The most tokens, up to n_tok (-1 = all), that the sequence can be forked at or cut to.  All of them, but for models

@@ -46,7 +46,7 @@ struct lutra_session_settings {
     lutra_model *draft_model;
     /* Frees K/V that a sliding-window layer can no longer attend to, but for 64 positions of slack.  Sequences can not
      * be cut or forked further back (LUTRA_E_ARGUMENT); a prompt is then evaluated again.  CPU only.  Default false. */
-    bool free_windows;
+    bool swa_trim;
     /* While samples run, prompts get so many rows of a pass that it takes about so long, as measured, and never less
      * than 16 or a block of bulk rows; 100,000.  0 = all that a pass has room for. */
     uint64_t prompt_us;

@@ -79,7 +79,7 @@ static void add_sentence(void *list, const char *sentence)
 }
 
 /* Why the model cannot run: everything, not only the first thing. */
-static json_t *lacks_json(const struct weights *w)
+static json_t *unsupported_json(const struct weights *w)
 {
     struct text_vocab *vocab;
     struct lutra_error why;
@@ -87,16 +87,16 @@ static json_t *lacks_json(const struct weights *w)
     if (weights_kv_find(w, "lutra.zeros.undecided"))
         add_sentence(
             list, "whether its zeros are stored less one cannot be told (lutra.zeros): --zeros v1 or v2 says it");
-    model_tell_lacks(w, add_sentence, list);
+    model_tell_unsupported(w, add_sentence, list);
     if (vocab_read(&vocab, w, &why) < 0) add_sentence(list, why.what);
     text_vocab_close(&vocab);
     return list;
 }
 
-static json_t *doubts_json(const struct weights *w)
+static json_t *warnings_json(const struct weights *w)
 {
     json_t *list = json_array();
-    weights_tell_doubts(w, add_sentence, list);
+    weights_tell_warnings(w, add_sentence, list);
     return list;
 }
 
@@ -113,8 +113,8 @@ int lutra_inspect(const char *path, char **json, struct lutra_error *err)
     for (size_t i = 0; i < weights_tensor_count(w); i++)
         json_array_append_new(tensors, tensor_json(w, weights_tensor_at(w, i)));
     json_t *all = json_pack("{s:s, s:I, s:o, s:o, s:o, s:o, s:o}", "file", path, "bytes",
-        (json_int_t)weights_file_bytes(w), "metadata", metadata, "tensors", tensors, "memory", memory_json(w), "lacks",
-        lacks_json(w), "doubts", doubts_json(w));
+        (json_int_t)weights_file_bytes(w), "metadata", metadata, "tensors", tensors, "memory", memory_json(w),
+        "unsupported", unsupported_json(w), "warnings", warnings_json(w));
     weights_close(&w);
     *json = all ? json_dumps(all, JSON_INDENT(1) | JSON_REAL_PRECISION(9)) : NULL;
     json_decref(all);

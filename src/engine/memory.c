@@ -45,10 +45,10 @@ static int open_values(lutra_session *s, struct lutra_error *err)
 static int check_windows(const lutra_session *s, struct lutra_error *err)
 {
     const struct plan *plan = &s->model->plan;
-    for (int i = 0; s->free_windows && i < plan->n_device; i++)
+    for (int i = 0; s->swa_trim && i < plan->n_device; i++)
         if (plan->device[i]->memory)
             return lutra_fail(
-                err, LUTRA_E_UNSUPPORTED, "free_windows: device '%s' keeps the whole cache", plan->device[i]->name);
+                err, LUTRA_E_UNSUPPORTED, "swa_trim: device '%s' keeps the whole cache", plan->device[i]->name);
     return 0;
 }
 
@@ -57,7 +57,7 @@ static int open_cache(lutra_session *s, const enum quant_type *type, struct lutr
     struct device *d = s->cache_home = home_of(s, true);
     const struct op_list *list = model_ops(s->model->model);
     struct kv_settings kv =
-        kv_settings_for(list, type, s->n_ctx, s->n_cache / KV_BLOCK, s->n_seq, s->n_batch, s->n_draft, s->free_windows);
+        kv_settings_for(list, type, s->n_ctx, s->n_cache / KV_BLOCK, s->n_seq, s->n_batch, s->n_draft, s->swa_trim);
     kv.by_block = !d->memory;
     size_t bytes = kv_bytes(&kv);
     int rc = d->memory ? d->memory->cache_alloc(d, list, bytes, &s->kv_memory, err)

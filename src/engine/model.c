@@ -143,7 +143,7 @@ static void use_once(struct lutra_model *m)
 
 static bool reads_ahead(const struct lutra_model *m, const struct lutra_model_settings *set)
 {
-    return m->runtime->progressive && !m->by_piece && !m->trunk && m->n_plan == 0 && set->expert_ram < 0;
+    return m->runtime->progressive && !m->lazy_weights && !m->trunk && m->n_plan == 0 && set->expert_ram < 0;
 }
 
 /* What prepare will read of it. */
@@ -190,7 +190,7 @@ static int hold(struct lutra_model *m, struct weight *w, struct lutra_error *err
 
 int model_hold(struct lutra_model *m, const struct op *op, int n, struct lutra_error *err)
 {
-    for (int i = 0; (m->by_piece || m->reader) && i < n; i++)
+    for (int i = 0; (m->lazy_weights || m->reader) && i < n; i++)
         for (int k = 0; k < op[i].n_weight; k++) TRY(hold(m, op[i].weight[k], err));
     return 0;
 }
@@ -220,7 +220,7 @@ static int prepare_weights(struct lutra_model *m, const struct lutra_model_setti
     TRY(place_weights(m, err));
     if (set->expert_ram >= 0) TRY(limit_experts(m, (uint64_t)set->expert_ram, err));
     packed_cache_find(m);
-    if (m->by_piece)
+    if (m->lazy_weights)
         use_once(m);
     else if (reads_ahead(m, set))
         TRY(read_ahead(m, err));
@@ -234,7 +234,7 @@ static int prepare_weights(struct lutra_model *m, const struct lutra_model_setti
 void model_let_go(struct lutra_model *m, const struct op *op, int n)
 {
     turn_take(&m->runtime->turn, TURN_ALL);
-    for (int i = 0; m->by_piece && i < n; i++) {
+    for (int i = 0; m->lazy_weights && i < n; i++) {
         for (int k = 0; k < op[i].n_weight; k++) {
             struct weight *w = op[i].weight[k];
             for (int h = 0; h < WEIGHT_HOLDERS; h++)
@@ -356,7 +356,7 @@ static int open_all(struct lutra_model *m, const char *path, const struct lutra_
     TRY(weights_zeros_named(set->zeros, &how.zeros, err));
     if (set->vocab_only && !set->zeros) how.zeros = WEIGHTS_ZEROS_ANY;
     TRY(weights_open_as(&m->weights, path, how, err));
-    if (sorted && !set->vocab_only) weights_tell_doubts(m->weights, warn, m); /* who rounds is told by the converter */
+    if (sorted && !set->vocab_only) weights_tell_warnings(m->weights, warn, m); /* the converter tells the quantizer */
     if (!set->vocab_only) TRY(open_adapted(m, set, err)); /* before the vocabulary: the better reason */
     const bool ahead = !set->vocab_only && reads_ahead(m, set);
     if (ahead) TRY(open_weights(m, set, err)); /* which the disk goes on with meanwhile */
@@ -366,7 +366,7 @@ static int open_all(struct lutra_model *m, const char *path, const struct lutra_
 }
 
 static int open_model(lutra_model **out, lutra_runtime *runtime, const char *path,
-    const struct lutra_model_settings *settings, bool sorted, bool by_piece, struct lutra_error *err)
+    const struct lutra_model_settings *settings, bool sorted, bool lazy_weights, struct lutra_error *err)
 {
     struct lutra_model_settings set;
     lutra_model_settings_init(&set, sizeof set);
@@ -378,7 +378,7 @@ static int open_model(lutra_model **out, lutra_runtime *runtime, const char *pat
     if (!m) return lutra_fail(err, LUTRA_E_NO_MEMORY, "%s: out of memory", path);
     m->runtime = runtime;
     atomic_fetch_add(&runtime->n_model, 1);
-    m->by_piece = by_piece;
+    m->lazy_weights = lazy_weights;
     int rc = open_all(m, path, &set, sorted, err);
     if (rc == 0) log_line(&runtime->log, LUTRA_LOG_INFO, "%s: %s, %s", path, m->name, m->file_type);
     if (rc < 0) lutra_model_close(&m);
@@ -393,9 +393,9 @@ int lutra_model_open(lutra_model **out, lutra_runtime *runtime, const char *path
 }
 
 int model_open_unsorted(lutra_model **out, lutra_runtime *runtime, const char *path,
-    const struct lutra_model_settings *settings, bool by_piece, struct lutra_error *err)
+    const struct lutra_model_settings *settings, bool lazy_weights, struct lutra_error *err)
 {
-    return open_model(out, runtime, path, settings, false, by_piece, err);
+    return open_model(out, runtime, path, settings, false, lazy_weights, err);
 }
 
 static int open_block(lutra_model *m, lutra_model *trunk, struct lutra_error *err)

@@ -35,7 +35,7 @@ struct lutra_model {
     const lutra_model *trunk;      /* of an MTP block: whose weights, vocabulary and runtime it borrows; or NULL */
     struct weights_reader *reader; /* its file is read and packed by its first passes; NULL: it is */
     atomic_bool reading;           /* the same for who has no turn */
-    bool by_piece;                 /* weights are packed when a layer is reached (model_hold) and freed after it */
+    bool lazy_weights;             /* weights are packed when a layer is reached (model_hold) and freed after it */
     atomic_uint devices;           /* that its passes may use: a set of their numbers in the runtime */
     struct plan plan, plan_many;   /* of passes of few rows, and of many: model_plan */
     struct profile *profile;       /* that says how its devices share, or NULL */
@@ -87,9 +87,9 @@ void model_profile_key(const lutra_model *m, char model[24], struct profile_key 
 char *model_profile_path(const lutra_model *m);
 
 /* As lutra_model_open, for the quantizer: matrices keep the file's column order (weights_order).
- * by_piece: only quantize/observe.c runs it, piece by piece and not to its head; weights are prepared when a piece
+ * lazy_weights: only quantize/observe.c runs it, piece by piece and not to its head; weights are prepared when a piece
  * holds them, and released behind it. */
 int model_open_unsorted(lutra_model **out, lutra_runtime *runtime, const char *path,
-    const struct lutra_model_settings *settings, bool by_piece, struct lutra_error *err);
+    const struct lutra_model_settings *settings, bool lazy_weights, struct lutra_error *err);
 
 #endif

@@ -28,7 +28,7 @@ void packed_cache_known(const struct lutra_model *m)
 {
     struct lutra_error why;
     const char *machine = m->runtime->devices.text;
-    if (!m->packed || m->by_piece || !m->check_packed || m->n_damaged || packed_is_good(m->packed, machine)) return;
+    if (!m->packed || m->lazy_weights || !m->check_packed || m->n_damaged || packed_is_good(m->packed, machine)) return;
     if (packed_note_good(m->packed, machine, &why) < 0)
         log_line(&m->runtime->log, LUTRA_LOG_INFO, "the packed copy is compared again next time: %s", why.what);
 }

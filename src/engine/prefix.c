@@ -32,7 +32,7 @@ static int of_class(const lutra_session *s, int n_prompt, int n)
 bool prefix_is_coming(lutra_session *s, const struct sequence *q)
 {
     const struct op_list *list = model_ops(s->model->model);
-    if (s->free_windows || q->scored) return false; /* what it shares may be gone by then, or is not taken */
+    if (s->swa_trim || q->scored) return false; /* what it shares may be gone by then, or is not taken */
     for (int i = 0; i < list->n_layer; i++)
         if (list->layer[i].state_bytes) return false; /* and not every token leaves a state */
     struct kv_past past = sequence_past(q, s->batch.bulk);

@@ -28,7 +28,7 @@ static int choose_sizes(
     const struct hparams *hp = model_hparams(s->model->model);
     const struct op_list *list = model_ops(s->model->model);
     struct kv_settings kv =
-        kv_settings_for(list, type, KV_BLOCK, INT32_MAX / KV_BLOCK, s->n_seq, set->n_batch, 0, s->free_windows);
+        kv_settings_for(list, type, KV_BLOCK, INT32_MAX / KV_BLOCK, s->n_seq, set->n_batch, 0, s->swa_trim);
     size_t fixed, states = kv_state_bytes(&kv, NULL);
     uint64_t per_token = kv_growing_bytes(&kv, &fixed);
     if (!per_token && !fixed) return lutra_fail(err, LUTRA_E_UNSUPPORTED, "the model keeps no keys and values");
@@ -230,7 +230,7 @@ static void open_cost(lutra_session *s)
     double mac = (double)(all->mac + out->mac), bytes = (double)(all->weight_bytes + out->weight_bytes);
     double row = row_cost_counted(plan_caps(&s->model->plan).flat_rows, mac, bytes);
     if (s->fixed_cost > 0) mac = 0, row = (double)s->fixed_cost;
-    row_cost_init(&s->cost, row, mac > 0 ? row * (double)(rates->seen_mac + rates->near_mac) / mac : 0);
+    row_cost_init(&s->cost, row, mac > 0 ? row * (double)(rates->seen_mac + rates->swa_mac) / mac : 0);
     if (!(s->fixed_cost > 0)) packed_costs_read(s);
 }
 
@@ -302,7 +302,7 @@ static int open_all(lutra_session *s, const struct lutra_session_settings *set, 
     TRY(check_settings(set, model_ops(s->model->model), type, err));
     s->n_seq = set->n_seq;
     s->n_queue = set->n_queue;
-    s->free_windows = set->free_windows;
+    s->swa_trim = set->swa_trim;
     TRY(read_experiment(s, set, err));
     s->prompt_us = set->prompt_us;
     TRY(choose_sizes(s, set, type, err));

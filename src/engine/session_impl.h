@@ -65,7 +65,7 @@ struct lutra_session {
     int n_plan; /* the model's, when they were joined */
     int n_ctx, n_seq, n_batch, n_out, n_draft;
     int64_t n_cache;
-    bool free_windows;
+    bool swa_trim;
     struct arena arena;
     uint64_t bytes; /* all memory of the session */
 

@@ -183,7 +183,7 @@ static int find_cache(const struct program *p, int layer, struct cache *out, str
     size_t draft_bytes = 2 * (size_t)l->n_kv_head * (size_t)kv->n_draft * l->vec_bytes[KV_K];
     if (!pool || !draft)
         return lutra_fail(err, LUTRA_E_INTERNAL, "vulkan: the cache of layer %d is in no memory of the GPU", layer);
-    if (l->near) return lutra_fail(err, LUTRA_E_UNSUPPORTED, "vulkan: layer %d: windows that are freed", layer);
+    if (l->swa) return lutra_fail(err, LUTRA_E_UNSUPPORTED, "vulkan: layer %d: windows that are freed", layer);
     if (pool_bytes > UINT32_MAX || draft_bytes > UINT32_MAX)
         return lutra_fail(err, LUTRA_E_UNSUPPORTED, "vulkan: a cache above 4 GiB in layer %d", layer);
     *out = (struct cache){.pool = pool->address + (uint64_t)(kv->pool - pool->host) + l->pool,

@@ -19,22 +19,22 @@ static int32_t blocks_for(int32_t n_tok)
 struct sizes {
     size_t each[2], pool, draft, sum;
     int32_t window; /* the widest that is freed; 0: none is */
-    int32_t n_near; /* blocks of those layers */
+    int32_t n_swa;  /* blocks of those layers */
 };
 
-static bool is_near(const struct kv_settings *s, const struct op_layer *l)
+static bool is_swa(const struct kv_settings *s, const struct op_layer *l)
 {
-    return s->free_windows && l->window > 0;
+    return s->swa_trim && l->window > 0;
 }
 
 /* The most blocks that layers with a window can need.  A sequence sees its window and KV_SLACK positions, which touch
  * two blocks more than they fill, and the rows of a pass; one block is for a copy whose original is still there. */
-static void size_near(const struct kv_settings *s, struct sizes *z)
+static void size_swa(const struct kv_settings *s, struct sizes *z)
 {
     for (int i = 0; i < s->n_layer; i++)
-        if (is_near(s, &s->layer[i]) && s->layer[i].window > z->window) z->window = s->layer[i].window;
+        if (is_swa(s, &s->layer[i]) && s->layer[i].window > z->window) z->window = s->layer[i].window;
     int64_t n = (int64_t)s->n_seq * (blocks_for(z->window) + 3) + blocks_for(s->n_row) + 1;
-    z->n_near = z->window == 0 ? 0 : n < s->n_block ? (int32_t)n : s->n_block;
+    z->n_swa = z->window == 0 ? 0 : n < s->n_block ? (int32_t)n : s->n_block;
 }
 
 /* Slots of the draft scratch: an even number, so that vectors of f32 are aligned behind others. */
@@ -49,11 +49,11 @@ static bool lay_out(const struct kv_settings *s, struct sizes *z, struct kv_laye
     *z = (struct sizes){0};
     if (!kv_is_type(s->type[KV_K]) || !kv_is_type(s->type[KV_V])) return false;
     if (s->n_layer < 1 || s->n_block < 1 || s->n_draft < 0) return false;
-    size_near(s, z);
+    size_swa(s, z);
     for (int i = 0; i < s->n_layer; i++) {
         const struct op_layer *l = &s->layer[i];
         struct kv_layer at = {.cache = l->cache, .window = l->window, .n_kv_head = l->n_kv_head, .d_head = l->d_head};
-        at.near = is_near(s, l);
+        at.swa = is_swa(s, l);
         if (l->cache != i) {
             if (out) out[i] = l->cache < 0 ? (struct kv_layer){.cache = -1} : out[l->cache];
             continue;
@@ -63,23 +63,23 @@ static bool lay_out(const struct kv_settings *s, struct sizes *z, struct kv_laye
             if (quant_row_bytes(s->type[side], l->d_head, &at.vec_bytes[side]) < 0) return false;
             at.side_bytes[side] = at.vec_bytes[side] * (size_t)l->n_kv_head * KV_BLOCK;
         }
-        size_t both, *each = &z->each[at.near];
+        size_t both, *each = &z->each[at.swa];
         if (LUTRA_MUL_OVERFLOWS(at.vec_bytes[KV_K] + at.vec_bytes[KV_V], (size_t)l->n_kv_head, &both)) return false;
         at.block_bytes = both * KV_BLOCK;
-        at.pool = *each * KV_BLOCK * (s->by_block ? 1 : (size_t)(at.near ? z->n_near : s->n_block));
+        at.pool = *each * KV_BLOCK * (s->by_block ? 1 : (size_t)(at.swa ? z->n_swa : s->n_block));
         at.draft = (z->each[0] + z->each[1]) * draft_slots(s);
         if (out) out[i] = at;
         if (LUTRA_ADD_OVERFLOWS(*each, both, each)) return false;
     }
-    size_t near, all;
+    size_t swa, all;
     if (LUTRA_MUL_OVERFLOWS(z->each[0], (size_t)s->n_block * KV_BLOCK, &z->pool)) return false;
-    if (LUTRA_MUL_OVERFLOWS(z->each[1], (size_t)z->n_near * KV_BLOCK, &near)) return false;
+    if (LUTRA_MUL_OVERFLOWS(z->each[1], (size_t)z->n_swa * KV_BLOCK, &swa)) return false;
     for (int i = 0; out && i < s->n_layer; i++) {
-        if (out[i].cache == i && out[i].near) out[i].pool += z->pool; /* behind the others */
-        if (out[i].cache == i && s->by_block) out[i].block_bytes = z->each[out[i].near] * KV_BLOCK;
+        if (out[i].cache == i && out[i].swa) out[i].pool += z->pool; /* behind the others */
+        if (out[i].cache == i && s->by_block) out[i].block_bytes = z->each[out[i].swa] * KV_BLOCK;
         if (out[i].cache >= 0 && out[i].cache != i) out[i] = out[out[i].cache];
     }
-    if (LUTRA_ADD_OVERFLOWS(z->pool, near, &z->pool) || LUTRA_ADD_OVERFLOWS(z->each[0], z->each[1], &all)) return false;
+    if (LUTRA_ADD_OVERFLOWS(z->pool, swa, &z->pool) || LUTRA_ADD_OVERFLOWS(z->each[0], z->each[1], &all)) return false;
     if (LUTRA_MUL_OVERFLOWS(all, draft_slots(s), &z->draft)) return false;
     return !LUTRA_ADD_OVERFLOWS(z->pool, z->draft, &z->sum);
 }
@@ -102,7 +102,7 @@ size_t kv_growing_bytes(const struct kv_settings *s, size_t *fixed)
     struct sizes z;
     *fixed = 0;
     if (!lay_out(s, &z, NULL)) return 0;
-    *fixed = z.each[1] * KV_BLOCK * (size_t)z.n_near;
+    *fixed = z.each[1] * KV_BLOCK * (size_t)z.n_swa;
     return z.each[0];
 }
 
@@ -123,13 +123,13 @@ static int allocate(struct kv_cache *kv)
     kv->host_wrote = calloc((size_t)s->n_block, 1);
     size_t n_seen = kv->window ? (size_t)s->n_block : 1;
     kv->seen = calloc(n_seen, sizeof *kv->seen);
-    kv->near_block = malloc(n_seen * sizeof *kv->near_block);
-    kv->near_free = malloc(((size_t)kv->n_near + 1) * sizeof *kv->near_free);
+    kv->swa_block = malloc(n_seen * sizeof *kv->swa_block);
+    kv->swa_free = malloc(((size_t)kv->n_swa + 1) * sizeof *kv->swa_free);
     int32_t *tables_all = malloc((size_t)s->n_seq * (size_t)kv->max_table * sizeof *tables_all);
     if (kv->seq) kv->seq[0].table = tables_all; /* so that kv_close frees it */
     if (!kv->layer || !kv->seq || !kv->refs || !kv->free_list || !kv->row || !kv->table || !kv->seq_table ||
-        !kv->item || !kv->block_item || !kv->item_row || !kv->host_wrote || !kv->seen || !kv->near_block ||
-        !kv->near_free || !tables_all) {
+        !kv->item || !kv->block_item || !kv->item_row || !kv->host_wrote || !kv->seen || !kv->swa_block ||
+        !kv->swa_free || !tables_all) {
         if (!kv->seq) free(tables_all);
         return LUTRA_E_NO_MEMORY;
     }
@@ -139,9 +139,9 @@ static int allocate(struct kv_cache *kv)
         kv->block_item[i] = -1;
     }
     kv->n_free = s->n_block;
-    for (size_t i = 0; i < n_seen; i++) kv->near_block[i] = -1;
-    for (int32_t i = 0; i < kv->n_near; i++) kv->near_free[i] = kv->n_near - 1 - i;
-    kv->n_near_free = kv->n_near;
+    for (size_t i = 0; i < n_seen; i++) kv->swa_block[i] = -1;
+    for (int32_t i = 0; i < kv->n_swa; i++) kv->swa_free[i] = kv->n_swa - 1 - i;
+    kv->n_swa_free = kv->n_swa;
     return kv_text_open(kv);
 }
 
@@ -159,7 +159,7 @@ int kv_open(
     kv->set = *settings;
     kv->max_table = blocks_for(settings->n_ctx);
     kv->window = z.window;
-    kv->n_near = z.n_near;
+    kv->n_swa = z.n_swa;
     if (allocate(kv) < 0) {
         kv_close(&kv);
         return lutra_fail(err, LUTRA_E_NO_MEMORY, "cache: out of memory for its tables");
@@ -176,7 +176,7 @@ int kv_open(
         .n_block = settings->n_block,
         .n_draft = (int)draft_slots(settings),
         .layer = kv->layer,
-        .near_block = kv->window ? kv->near_block : NULL,
+        .swa_block = kv->window ? kv->swa_block : NULL,
         .pool = memory->host,
         .draft = (uint8_t *)memory->host + z.pool};
     *out = kv;
@@ -202,8 +202,8 @@ void kv_close(struct kv_cache **kvp)
     free(kv->item_row);
     free(kv->host_wrote);
     free(kv->seen);
-    free(kv->near_block);
-    free(kv->near_free);
+    free(kv->swa_block);
+    free(kv->swa_free);
     free(kv);
     *kvp = NULL;
 }
@@ -248,29 +248,29 @@ static void release(struct kv_cache *kv, int32_t block)
 
 /* ---- windows ---- */
 
-static void free_near(struct kv_cache *kv, int32_t block)
+static void free_swa(struct kv_cache *kv, int32_t block)
 {
-    if (kv->near_block[block] < 0) return;
-    kv->near_free[kv->n_near_free++] = kv->near_block[block];
-    kv->near_block[block] = -1;
+    if (kv->swa_block[block] < 0) return;
+    kv->swa_free[kv->n_swa_free++] = kv->swa_block[block];
+    kv->swa_block[block] = -1;
 }
 
 /* What these layers hold of kept blocks goes, the oldest first. */
-static int32_t take_near(struct kv_cache *kv)
+static int32_t take_swa(struct kv_cache *kv)
 {
-    for (int32_t b = kv->texts.oldest; kv->n_near_free == 0; b = kv->texts.text[b].newer) free_near(kv, b);
-    return kv->near_free[--kv->n_near_free];
+    for (int32_t b = kv->texts.oldest; kv->n_swa_free == 0; b = kv->texts.text[b].newer) free_swa(kv, b);
+    return kv->swa_free[--kv->n_swa_free];
 }
 
 static void see(struct kv_cache *kv, int32_t block)
 {
-    if (kv->window && kv->seen[block]++ == 0 && kv->near_block[block] < 0) kv->near_block[block] = take_near(kv);
+    if (kv->window && kv->seen[block]++ == 0 && kv->swa_block[block] < 0) kv->swa_block[block] = take_swa(kv);
 }
 
 /* keep: as long as the block is. */
 static void unsee(struct kv_cache *kv, int32_t block, bool keep)
 {
-    if (kv->window && --kv->seen[block] == 0 && !keep) free_near(kv, block);
+    if (kv->window && --kv->seen[block] == 0 && !keep) free_swa(kv, block);
 }
 
 /* The first block that a row behind n_tok tokens sees in layers with a window, or one `slack` positions before it. */
@@ -291,7 +291,7 @@ static int check_seen(const struct kv_cache *kv, const struct kv_seq *s, int32_t
 {
     if (n_tok == 0 || s->n_passed <= first_seen(kv, n_tok, 0)) return 0;
     return lutra_fail(err, LUTRA_E_ARGUMENT,
-        "cache: layers with a window of %d have freed what lies before token %d (free_windows): no cut to %d tokens",
+        "cache: layers with a window of %d have freed what lies before token %d (swa_trim): no cut to %d tokens",
         kv->window, s->n_passed * KV_BLOCK, n_tok);
 }
 
@@ -429,9 +429,9 @@ int kv_seq_fork(struct kv_cache *kv, int32_t seq, int n_tok, int max_tok, int32_
 }
 
 /* The first of the n blocks such that layers with a window have all from there on. */
-static int32_t first_near(const struct kv_cache *kv, const int32_t *table, int32_t n)
+static int32_t first_swa(const struct kv_cache *kv, const int32_t *table, int32_t n)
 {
-    while (kv->window && n > 0 && kv->near_block[table[n - 1]] >= 0) n--;
+    while (kv->window && n > 0 && kv->swa_block[table[n - 1]] >= 0) n--;
     return kv->window ? n : 0;
 }
 
@@ -443,7 +443,7 @@ static int32_t usable(const struct kv_cache *kv, const struct kv_past *p, int32_
         int32_t before = n;
         if (p->bulk && n < p->n_prompt) n -= n % p->bulk;
         n = kv_state_reach_past(kv, table, n);
-        while (n > 0 && first_near(kv, table, blocks_for(n)) > first_seen(kv, n, 0)) n = (n - 1) / KV_BLOCK * KV_BLOCK;
+        while (n > 0 && first_swa(kv, table, blocks_for(n)) > first_seen(kv, n, 0)) n = (n - 1) / KV_BLOCK * KV_BLOCK;
         cut = n < before;
     }
     return n;
@@ -460,7 +460,7 @@ int kv_seq_open_past(
     /* A part-filled block takes one more while both hold it: without it, if that is too much, or with nothing. */
     for (int rc = LUTRA_E_CTX_FULL; rc == LUTRA_E_CTX_FULL; n = n % KV_BLOCK ? n - n % KV_BLOCK : 0) {
         n = usable(kv, p, n);
-        rc = share(kv, table, n, first_near(kv, table, blocks_for(n)), max_tok, seq, err);
+        rc = share(kv, table, n, first_swa(kv, table, blocks_for(n)), max_tok, seq, err);
         if (rc < 0 && (n == 0 || rc != LUTRA_E_CTX_FULL)) return rc;
         *n_found = n;
     }
@@ -563,7 +563,7 @@ static int take_block(struct kv_cache *kv, struct kv_seq *s, int32_t *block, str
 {
     int32_t kept = kv->n_free < 1 ? kv_text_evict(kv) : -1;
     if (kept >= 0) {
-        if (kv->window) free_near(kv, kept);
+        if (kv->window) free_swa(kv, kept);
         kv->free_list[kv->n_free++] = kept;
     }
     if (s->promised < 1 || kv->n_free < 1)
@@ -621,5 +621,5 @@ void kv_host_wrote_all(struct kv_cache *kv)
 void kv_usage(const struct kv_cache *kv, struct kv_usage *out)
 {
     *out = (struct kv_usage){
-        kv->set.n_block, kv->n_free, kv->texts.n_kept, kv->n_promised, kv->copied_blocks, kv->n_near, kv->n_near_free};
+        kv->set.n_block, kv->n_free, kv->texts.n_kept, kv->n_promised, kv->copied_blocks, kv->n_swa, kv->n_swa_free};
 }

@@ -45,16 +45,16 @@ struct kv_settings {
     enum quant_type type[2];      /* of K and of V: kv_is_type (ops/kv_view.h) */
     const struct op_layer *layer; /* [n_layer], of a list that op_list_check accepts; only read when opening */
     int n_layer;
-    int n_ctx;         /* longest sequence */
-    int n_block;       /* blocks of the pool */
-    int n_seq;         /* sequences alive at once */
-    int n_row;         /* rows of a batch */
-    int n_draft;       /* draft rows of a batch */
-    bool by_block;     /* order of the pool (ops/kv_view.h) */
-    bool whole;        /* rows see all rows of their sequence, which one pass writes (op_list.whole) */
-    bool free_windows; /* layers with a window keep what a next row can see, and KV_SLACK positions more */
-    int n_state;       /* states of recurrent layers: 1, 2 for each sequence that grows, others for reuse */
-    uint8_t *state;    /* kv_state_bytes(), zero, 64-byte aligned, borrowed until kv_close; or NULL */
+    int n_ctx;      /* longest sequence */
+    int n_block;    /* blocks of the pool */
+    int n_seq;      /* sequences alive at once */
+    int n_row;      /* rows of a batch */
+    int n_draft;    /* draft rows of a batch */
+    bool by_block;  /* order of the pool (ops/kv_view.h) */
+    bool whole;     /* rows see all rows of their sequence, which one pass writes (op_list.whole) */
+    bool swa_trim;  /* layers with a window keep what a next row can see, and KV_SLACK positions more */
+    int n_state;    /* states of recurrent layers: 1, 2 for each sequence that grows, others for reuse */
+    uint8_t *state; /* kv_state_bytes(), zero, 64-byte aligned, borrowed until kv_close; or NULL */
 };
 
 /* Sequences beside those of n_seq samples and their prompts. */
@@ -62,7 +62,7 @@ enum { KV_SPARE = 4 };
 
 /* Settings of types [2] for n_seq samples, their prompts and KV_SPARE more, in n_block blocks: not order and memory. */
 struct kv_settings kv_settings_for(const struct op_list *list, const enum quant_type *type, int n_ctx, int64_t n_block,
-    int n_seq, int n_row, int n_draft, bool free_windows);
+    int n_seq, int n_row, int n_draft, bool swa_trim);
 
 /* Bytes of K/V memory (pool and draft scratch) that kv_open wants in its buffer; 0 on overflow. */
 size_t kv_bytes(const struct kv_settings *settings);
@@ -157,7 +157,7 @@ void kv_host_wrote_all(struct kv_cache *kv);
 struct kv_usage {
     int n_block, n_free, n_kept, n_promised; /* blocks; kept: held by nobody, but found */
     uint64_t copied_blocks;                  /* copy-on-write copies since open */
-    int n_near, n_near_free;                 /* blocks of layers whose windows are freed */
+    int n_swa, n_swa_free;                   /* blocks of layers whose windows are freed */
 };
 void kv_usage(const struct kv_cache *kv, struct kv_usage *out);
 

@@ -45,7 +45,7 @@ struct kv_seq {
     int32_t n_table;   /* blocks held: enough for n_tok, more during a pass */
     int32_t promised;  /* blocks it may still take */
     bool tail_promise; /* one of them is for copying its shared tail */
-    int32_t n_passed;  /* first blocks that layers with a window do not see any more (free_windows) */
+    int32_t n_passed;  /* first blocks that layers with a window do not see any more (swa_trim) */
     int32_t *table;    /* [ceil(n_ctx / KV_BLOCK)] block ids */
     struct kv_mark mark[KV_MARKS];
     int32_t n_mark;
@@ -90,11 +90,11 @@ struct kv_cache {
     int32_t max_table;
     uint64_t copied_blocks;
 
-    int32_t window;      /* the widest of the layers whose windows are freed; 0: none is */
-    int32_t *seen;       /* [n_block] sequences whose windows reach a block */
-    int32_t *near_block; /* [n_block] where it lies in the pool of these layers; -1: nowhere */
-    int32_t *near_free;  /* [n_near] a stack */
-    int32_t n_near, n_near_free;
+    int32_t window;     /* the widest of the layers whose windows are freed; 0: none is */
+    int32_t *seen;      /* [n_block] sequences whose windows reach a block */
+    int32_t *swa_block; /* [n_block] where it lies in the pool of these layers; -1: nowhere */
+    int32_t *swa_free;  /* [n_swa] a stack */
+    int32_t n_swa, n_swa_free;
 
     struct kv_row *row;   /* [n_row] of the current pass */
     int32_t *table;       /* [min(n_row, n_seq)][max_table] */

@@ -227,11 +227,11 @@ static uint64_t read_positions(const struct kv_view *v, int n_row, int32_t windo
 
 uint64_t kv_view_read_bytes(const struct kv_view *v, int n_row)
 {
-    uint64_t all = read_positions(v, n_row, 0), near = 0, sum = 0;
+    uint64_t all = read_positions(v, n_row, 0), swa = 0, sum = 0;
     for (int i = 0, window = 0; i < v->n_layer; i++) {
         const struct kv_layer *l = &v->layer[i];
-        if (l->window > 0 && l->window != window) near = read_positions(v, n_row, window = l->window);
-        sum += (l->window > 0 ? near : all) * (l->side_bytes[KV_K] + l->side_bytes[KV_V]) / KV_BLOCK;
+        if (l->window > 0 && l->window != window) swa = read_positions(v, n_row, window = l->window);
+        sum += (l->window > 0 ? swa : all) * (l->side_bytes[KV_K] + l->side_bytes[KV_V]) / KV_BLOCK;
     }
     return sum;
 }

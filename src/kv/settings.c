@@ -13,7 +13,7 @@ static int n_states(struct kv_settings kv, int n_seq)
 }
 
 struct kv_settings kv_settings_for(const struct op_list *list, const enum quant_type *type, int n_ctx, int64_t n_block,
-    int n_seq, int n_row, int n_draft, bool free_windows)
+    int n_seq, int n_row, int n_draft, bool swa_trim)
 {
     struct kv_settings kv = {.type = {type[KV_K], type[KV_V]},
         .layer = list->layer,
@@ -24,7 +24,7 @@ struct kv_settings kv_settings_for(const struct op_list *list, const enum quant_
         .n_row = n_row,
         .n_draft = n_draft,
         .whole = list->whole,
-        .free_windows = free_windows};
+        .swa_trim = swa_trim};
     kv.n_state = n_states(kv, n_seq);
     return kv;
 }

@@ -378,7 +378,7 @@ int model_open_nextn(struct model **out, struct model *trunk, struct lutra_error
     return 0;
 }
 
-void model_tell_lacks(const struct weights *weights, model_tell_fn tell, void *user)
+void model_tell_unsupported(const struct weights *weights, model_tell_fn tell, void *user)
 {
     struct model *m;
     struct lutra_error err;

@@ -49,12 +49,12 @@ struct hparams {
     int n_ctx_orig;    /* before it was stretched by scaling of the rotation */
     int window;        /* a row sees that many positions at most, itself included; 0: all ... */
     int window_period; /* ... in all layers but every window_period-th; 0: in all */
-    int still_period;  /* every still_period-th layer has no RoPE; 0: all have */
+    int nope_interval; /* every nope_interval-th layer has no RoPE; 0: all have */
     float norm_eps;
     float embedding_scale, attention_scale; /* of the embeddings' rows, of the scores */
     float attention_cap, logit_cap;         /* cap * tanh(x / cap) of scores and logits; 0: none */
     float residual_scale, logit_scale;      /* of what sub-layers add; of logits, 0: none */
-    float query_growth;                     /* op_rope.growth of queries */
+    float temperature_scale;                /* op_rope.growth of queries */
     struct op_rope rope;                    /* n_head is set per use */
     struct op_rope window_rope;             /* of layers with a window */
     struct yarn {
@@ -99,7 +99,7 @@ int model_open_nextn(struct model **out, struct model *trunk, struct lutra_error
 
 /* Tells everything that keeps this file from being opened, a sentence at a time; nothing when it can be. */
 typedef void (*model_tell_fn)(void *user, const char *sentence);
-void model_tell_lacks(const struct weights *weights, model_tell_fn tell, void *user);
+void model_tell_unsupported(const struct weights *weights, model_tell_fn tell, void *user);
 
 const struct hparams *model_hparams(const struct model *model);
 

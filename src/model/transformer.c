@@ -185,7 +185,7 @@ void build_end_matmul(struct model *m, const struct stream *s, enum role spare)
 static void rotate(struct model *m, int layer, int value, int n_head, float growth)
 {
     const struct hparams *hp = &m->hp;
-    if (hp->still_period && (layer + 1) % hp->still_period == 0) return;
+    if (hp->nope_interval && (layer + 1) % hp->nope_interval == 0) return;
     struct op *op = build_push(m, OP_ROPE, layer, value, -1, value);
     op->rope = hp->layer[layer].window ? hp->window_rope : hp->rope;
     op->rope.n_head = n_head;
@@ -312,7 +312,7 @@ static int attention(struct model *m, int layer, struct lutra_error *err)
     TRY(before(m, &s, "attn_norm", &in, err));
     TRY(query_key_value(m, &s, in, with_kv, err));
     TRY(qkv_norms(m, &s, with_kv, err));
-    rotate(m, layer, build_val(m, &s, Q), l->n_head, hp->query_growth);
+    rotate(m, layer, build_val(m, &s, Q), l->n_head, hp->temperature_scale);
     if (with_kv) {
         rotate(m, layer, build_val(m, &s, K), l->n_kv_head, 0);
         build_push(m, OP_KV_APPEND, layer, build_val(m, &s, K), build_val(m, &s, V), -1);

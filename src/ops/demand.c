@@ -25,9 +25,9 @@ void demand_add(struct demand_rates *rates, const struct op_list *list, const st
     if (!info->reads_cache) return;
     /* Two dot products with every position; of two windows, the second is counted as none. */
     const struct op_attention *a = &op->attention;
-    bool near = a->window > 0 && (rates->window == 0 || rates->window == a->window);
-    if (near) rates->window = a->window;
-    *(near ? &rates->near_mac : &rates->seen_mac) += 2 * (uint64_t)a->n_head * (uint64_t)a->d_head;
+    bool swa = a->window > 0 && (rates->window == 0 || rates->window == a->window);
+    if (swa) rates->window = a->window;
+    *(swa ? &rates->swa_mac : &rates->seen_mac) += 2 * (uint64_t)a->n_head * (uint64_t)a->d_head;
 }
 
 /* The part of all experts' bytes that n rows read if each chooses for itself, all experts equally often. */
@@ -40,14 +40,14 @@ static uint64_t expected_bytes(const struct demand_rates *rates, enum value_rows
 void demand_of(const struct demand_rates *rates, const struct pass_args *pass, struct demand *out)
 {
     const struct demand *all = &rates->rows[ROWS_ALL], *wanted = &rates->rows[ROWS_OUT];
-    uint64_t n_row = (uint64_t)pass->batch->n_row, n_out = (uint64_t)pass->n_out, seen = 0, near = 0;
+    uint64_t n_row = (uint64_t)pass->batch->n_row, n_out = (uint64_t)pass->n_out, seen = 0, swa = 0;
     for (uint64_t r = 0; r < n_row; r++) {
         int32_t first, end;
         kv_row_sees(&pass->kv->row[r], rates->window, &first, &end);
         seen += (uint64_t)(pass->kv->row[r].n_paged + pass->kv->row[r].n_path);
-        near += (uint64_t)(end - first);
+        swa += (uint64_t)(end - first);
     }
     out->weight_bytes = (n_row ? all->weight_bytes : 0) + (n_out ? wanted->weight_bytes : 0) +
                         expected_bytes(rates, ROWS_ALL, n_row) + expected_bytes(rates, ROWS_OUT, n_out);
-    out->mac = all->mac * n_row + wanted->mac * n_out + rates->seen_mac * seen + rates->near_mac * near;
+    out->mac = all->mac * n_row + wanted->mac * n_out + rates->seen_mac * seen + rates->swa_mac * swa;
 }

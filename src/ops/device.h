@@ -87,7 +87,7 @@ struct demand {
 struct demand_rates {
     struct demand rows[2];    /* by enum value_rows: weight_bytes once, if there are such rows; mac of each */
     uint64_t seen_mac;        /* of a position that a row sees */
-    uint64_t near_mac;        /* of one among the row's last `window`, in layers that see no others */
+    uint64_t swa_mac;         /* of one among the row's last `window`, in layers that see no others */
     int window;               /* 0: no layer has one */
     uint64_t expert_bytes[2]; /* by enum value_rows: of all experts, of which a row reads expert_share */
     double expert_share;

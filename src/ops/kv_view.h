@@ -93,7 +93,7 @@ struct kv_item {
 struct kv_layer {
     int cache;  /* the layer whose memory it is; -1: none, and all is 0 */
     int window; /* op_layer's */
-    bool near;  /* the layer uses the sliding-window pool: block b is stored at near_block[b] */
+    bool swa;   /* the layer uses the sliding-window pool: block b is stored at swa_block[b] */
     int n_kv_head, d_head;
     size_t vec_bytes[2];  /* of K and of V: one [d_head] vector */
     size_t side_bytes[2]; /* of a block: n_kv_head * KV_BLOCK vectors */
@@ -141,7 +141,7 @@ struct kv_view {
     enum quant_type type[2]; /* of K and of V: kv_is_type; d_head is whole blocks of it */
     int n_layer, n_block, n_draft;
     const struct kv_layer *layer; /* [n_layer] */
-    const int32_t *near_block;    /* [n_block] of layers that are `near`; -1: freed.  NULL: no layer is */
+    const int32_t *swa_block;     /* [n_block] of layers that are `swa`; -1: freed.  NULL: no layer is */
     uint8_t *pool;                /* layout above */
     uint8_t *draft;               /* layout above */
     const struct kv_row *row;     /* [n_row] of the batch */
@@ -187,7 +187,7 @@ static inline int32_t kv_draft_row(const struct kv_view *v, int32_t row, int32_t
 static inline uint8_t *kv_block_at(const struct kv_view *v, int layer, enum kv_side side, int32_t block)
 {
     const struct kv_layer *l = &v->layer[layer];
-    if (l->near) block = v->near_block[block] > 0 ? v->near_block[block] : 0;
+    if (l->swa) block = v->swa_block[block] > 0 ? v->swa_block[block] : 0;
     return v->pool + l->pool + (size_t)block * l->block_bytes + (side == KV_V ? l->side_bytes[KV_K] : 0);
 }
 

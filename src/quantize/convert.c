@@ -339,7 +339,7 @@ int weights_quantize_file(
     if (!settings->dry_run) TRY(refuse_same_file(in, out, err));
     TRY(weights_open_as(&w, in, (struct weights_how){settings->zeros, false}, err));
     run.in = w;
-    weights_tell_doubts(w, warn, (void *)settings);
+    weights_tell_warnings(w, warn, (void *)settings);
     int rc = choose_types(&run, err);
     if (rc == 0 && settings->imatrix && !settings->copy) rc = check_imatrix(&run, err);
     if (rc < 0 || settings->dry_run) goto done;

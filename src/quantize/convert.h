@@ -35,7 +35,7 @@ typedef int (*weights_progress_fn)(void *user, uint64_t done_bytes, uint64_t tot
 struct weights_quantize_settings {
     const struct weights_mix *mix;        /* quantize/mix.h */
     bool copy;                            /* every tensor as it is; of the settings below only `exact` is looked at */
-    bool exact;                           /* refuse a folder's layer that would become F32 (weights_loose) */
+    bool exact;                           /* refuse a folder's layer that would become F32 (weights_f32_reason) */
     bool pure;                            /* no exceptions by tensor but the rules and types below */
     bool leave_output;                    /* output.weight stays as it is */
     bool dry_run;                         /* only tells the types, one line per tensor (info), and writes nothing */

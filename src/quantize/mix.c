@@ -452,10 +452,10 @@ static int check(
 {
     const struct quant_info *wanted = quant_info_of(choice->wanted);
     const enum quant_type kept = quant_gguf_type(t->type);
-    const char *loose = weights_loose(c->w, t);
-    if (loose && c->s->exact)
+    const char *reason = weights_f32_reason(c->w, t);
+    if (reason && c->s->exact)
         return lutra_fail(err, LUTRA_E_UNSUPPORTED, "%s: no GGUF type of blocks holds tensor '%s' exactly: %s",
-            weights_path(c->w), show_name(t->name).s, loose);
+            weights_path(c->w), show_name(t->name).s, reason);
     if (choice->wanted != kept && (!wanted || !quant_plain(wanted->type)))
         return lutra_fail(err, LUTRA_E_UNSUPPORTED,
             "quantize: tensor '%s' would become %s, which can be read, not written", show_name(t->name).s,
@@ -465,7 +465,7 @@ static int check(
             "%s: tensor '%s' is NVFP4 with a scale beside it, which is not written as it is", weights_path(c->w),
             show_name(t->name).s);
     if (choice->type == kept) return 0;
-    if ((weights_is_quantized(t->type) || loose) && !c->s->allow_requantize)
+    if ((weights_is_quantized(t->type) || reason) && !c->s->allow_requantize)
         return lutra_fail(err, LUTRA_E_ARGUMENT,
             "%s: tensor '%s' is %s already; quantizing it again needs allow-requantize", weights_path(c->w),
             show_name(t->name).s, weights_is_quantized(t->type) ? quant_info_of(t->type)->name : "quantized");

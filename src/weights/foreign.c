@@ -18,7 +18,7 @@
  * ik_llama.cpp's.  bitnet.cpp's quantize_i2_s (src/ggml-bitnet-mad.cpp) has it on x86 with ACT_PARALLEL, the default
  * there, and two others of the same size: built for Arm it puts 64 elements into 16 bytes, and on x86 without
  * ACT_PARALLEL a column of four rows into a byte.  The codes are 0 to 2 in all of them, only elsewhere, and nothing in
- * a file says where: hence a doubt (weights_tell_doubts).
+ * a file says where: hence a warning (weights_tell_warnings).
  */
 #include "base/f16.h"
 #include "quant/formats.h"
@@ -97,7 +97,7 @@ static int derive_i2s(struct weights *w, struct tensor *t, struct lutra_error *e
         return lutra_fail(err, LUTRA_E_FORMAT, "%s: tensor '%s': a scale of %g, which no float of 16 bits comes near",
             w->file[0].label, show_name(t->name).s, (double)scale);
     TRY(weights_derive(w, n / QUANT_SUPER * sizeof(struct quant_tq2_0), &d, err));
-    if (f16_to_f32(f32_to_f16(scale)) != scale) d->loose = "a scale that floats of 16 bits do not hold";
+    if (f16_to_f32(f32_to_f16(scale)) != scale) d->f32_reason = "a scale that floats of 16 bits do not hold";
     derive(t, d, fill_i2s, QUANT_TQ2_0);
     return 0;
 }
@@ -170,7 +170,7 @@ static int derive_nvfp4(struct weights *w, struct tensor *t, const struct tensor
             err, LUTRA_E_FORMAT, "%s: tensor '%s' is NaN or infinite", w->file[0].label, show_name(scale->name).s);
     TRY(weights_derive(w, t->bytes / sizeof(struct quant_nvfp4) * sizeof(struct quant_nvfp4_scaled), &d, err));
     d->scale = x;
-    d->loose = "NVFP4 with a scale beside it";
+    d->f32_reason = "NVFP4 with a scale beside it";
     w->tensor_bytes += d->bytes - t->bytes;
     derive(t, d, fill_nvfp4, QUANT_NVFP4_SCALED);
     return 0;

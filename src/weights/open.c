@@ -282,10 +282,10 @@ bool weights_is_derived(const struct weights *w, const struct tensor *t)
     return weights_derived_of(w, t) != NULL;
 }
 
-const char *weights_loose(const struct weights *w, const struct tensor *t)
+const char *weights_f32_reason(const struct weights *w, const struct tensor *t)
 {
     const struct derived *d = weights_derived_of(w, t);
-    return d ? d->loose : NULL;
+    return d ? d->f32_reason : NULL;
 }
 
 bool weights_zeros_means(const struct weights *w, const struct tensor *t, double mean[2])
@@ -319,9 +319,9 @@ void weights_prefetch(const struct weights *w, const struct tensor *t)
     if (!weights_derived_of(w, t)) pages_want(t->data, t->bytes);
 }
 
-/* ---- doubts ---- */
+/* ---- warnings ---- */
 
-void weights_tell_doubts(const struct weights *w, void (*tell)(void *user, const char *sentence), void *user)
+void weights_tell_warnings(const struct weights *w, void (*tell)(void *user, const char *sentence), void *user)
 {
     struct gguf_str zeros = {"", 0};
     char sentence[512];

@@ -83,13 +83,13 @@ bool weights_is_derived(const struct weights *w, const struct tensor *t);
 
 /* The reason (a phrase) why a folder's quantized layer is expanded to F32, 4 (8 bits) to 15 times (2 bits) as large:
  * no type of blocks holds its values.  NULL: any other tensor. */
-const char *weights_loose(const struct weights *w, const struct tensor *t);
+const char *weights_f32_reason(const struct weights *w, const struct tensor *t);
 
 /* Of a layer of GPTQ: the means of code - zero, with its zeros read as v1 and as v2.  False: any other tensor. */
 bool weights_zeros_means(const struct weights *w, const struct tensor *t, double mean[2]);
 
 /* What may be wrong with how the model is read, though it opened: a sentence each, for whoever computes with it. */
-void weights_tell_doubts(const struct weights *w, void (*tell)(void *user, const char *sentence), void *user);
+void weights_tell_warnings(const struct weights *w, void (*tell)(void *user, const char *sentence), void *user);
 
 /* The order of a sorted matrix: its column i is for input order[i].  [t->ne[0]], each once; it lives as long as w.
  * NULL: any other tensor, whose inputs are where they were. */

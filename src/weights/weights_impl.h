@@ -21,7 +21,7 @@ struct derived {
     int n_row, n_head;
     int first_row; /* of what is computed: its rows before are another tensor's */
     size_t row_bytes;
-    const char *loose;                     /* weights_loose */
+    const char *f32_reason;                /* weights_f32_reason */
     const int32_t *order;                  /* weights_order */
     void (*fill)(const struct derived *d); /* NULL: there from the beginning, and kept */
 };

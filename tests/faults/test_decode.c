@@ -76,7 +76,7 @@ static void no_allocation_in_any_shape(void **state)
         lutra_session_settings_init(&ss, sizeof ss);
         ss.n_seq = 3;
         ss.n_ctx = 256;
-        ss.free_windows = *state != NULL;
+        ss.swa_trim = *state != NULL;
         OK(lutra_session_open(&f.s, f.model, &ss, err));
         lutra_request_init(&r, sizeof r);
         r.prompt = prompt;

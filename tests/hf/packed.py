@@ -538,7 +538,7 @@ def main():
             told_of = subprocess.run([lutra, *command], capture_output=True, text=True).stderr
             expect("a wrong label, " + command[0], told_of.count(
                 "packed: its zeros are stored otherwise than config.json says: v1; layers for v1 7"), 1)
-        expect("a wrong label, inspect", said("inspect", packed), "doubts\n  " + packed + ": its zeros are stored otherwise")
+        expect("a wrong label, inspect", said("inspect", packed), "warnings\n  " + packed + ": its zeros are stored otherwise")
         for what, pack, method in (("AWQ", awq, {"quant_method": "awq"}), ("compressed-tensors", lambda l: compressed(
                 l, False, False), {"quant_method": "compressed-tensors", "format": "pack-quantized"})):
             expect("--zeros, " + what, case(lutra, folder, rng, pack, method, usual, "--zeros", "v1"),

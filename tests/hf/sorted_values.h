@@ -62,7 +62,7 @@ static inline int sorted_count(const char *folder)
         const struct tensor *t = weights_tensor_at(sorted, i), *u = weights_tensor_find(w, t->name);
         bool wrong = weights_order(w, u) || (!weights_order(sorted, t) && t->type != u->type);
         if (weights_order(sorted, t)) {
-            wrong |= weights_loose(sorted, t) || !weights_loose(w, u) || !sorted_is_same(sorted, t, w, u);
+            wrong |= weights_f32_reason(sorted, t) || !weights_f32_reason(w, u) || !sorted_is_same(sorted, t, w, u);
             n++;
         }
         if (wrong) n = printf("%s: sorted, it is another matrix\n", t->name), n = -1;

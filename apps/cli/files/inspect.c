@@ -212,8 +212,8 @@ static int run(void *opts, const char **arg, int n_arg)
         print_metadata(json_object_get(root, "metadata"));
         print_tensors(json_object_get(root, "tensors"), o->tensors);
         print_memory(json_object_get(root, "memory"));
-        print_sentences("cannot run", json_object_get(root, "lacks"));
-        print_sentences("doubts", json_object_get(root, "doubts"));
+        print_sentences("cannot run", json_object_get(root, "unsupported"));
+        print_sentences("warnings", json_object_get(root, "warnings"));
     }
     json_decref(root);
     lutra_free(text);

@@ -93,11 +93,11 @@ static void read_facts(struct found_model *m, struct facts *out)
     json_t *root = json_loads(text, 0, NULL);
     const json_t *metadata = json_object_get(root, "metadata");
     const char *arch = json_string_value(json_object_get(metadata, "general.architecture"));
-    const json_t *lacks = json_object_get(root, "lacks");
+    const json_t *unsupported = json_object_get(root, "unsupported");
     bytes_text(json_number_value(json_object_get(root, "bytes")), out->size, sizeof out->size);
     name_type(json_object_get(root, "tensors"), out->type, sizeof out->type);
     snprintf(out->arch, sizeof out->arch, "%s", arch ? arch : "?");
-    const char *lack = json_string_value(json_array_get(lacks, 0));
+    const char *lack = json_string_value(json_array_get(unsupported, 0));
     if (lack)
         snprintf(out->verdict, sizeof out->verdict, "%s", lack);
     else

@@ -12,7 +12,7 @@ static int read_bert(const struct reader *r, struct lutra_error *err)
 {
     (void)err;
     r->hp->n_position = r->hp->n_ctx_train;
-    r->hp->still_period = 1; /* no layer rotates */
+    r->hp->nope_interval = 1; /* no layer rotates */
     return 0;
 }
 

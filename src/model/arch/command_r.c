@@ -14,7 +14,7 @@ static int read2(const struct reader *r, struct lutra_error *err)
 {
     TRY(read(r, err));
     TRY(model_read_windows(r, 0, 4, err));
-    r->hp->still_period = r->hp->window_period;
+    r->hp->nope_interval = r->hp->window_period;
     return 0;
 }
 

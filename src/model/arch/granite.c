@@ -21,7 +21,7 @@ static int read(const struct reader *r, struct lutra_error *err)
     if (scores > 0) hp->attention_scale = scores;
     if (embeddings > 0) hp->embedding_scale = embeddings;
     if (residual > 0) hp->residual_scale = residual;
-    if (!rotates) hp->still_period = 1;
+    if (!rotates) hp->nope_interval = 1;
     return 0;
 }
 

@@ -7,7 +7,7 @@
 
 static int read(const struct reader *r, struct lutra_error *err)
 {
-    TRY(model_opt_float(r, "attention.temperature_scale", 0.0f, 1e6f, &r->hp->query_growth, err));
+    TRY(model_opt_float(r, "attention.temperature_scale", 0.0f, 1e6f, &r->hp->temperature_scale, err));
     return 0;
 }
 

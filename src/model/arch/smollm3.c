@@ -7,7 +7,7 @@
 static int read(const struct reader *r, struct lutra_error *err)
 {
     (void)err;
-    r->hp->still_period = 4;
+    r->hp->nope_interval = 4;
     return 0;
 }
 

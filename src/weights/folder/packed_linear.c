@@ -52,7 +52,7 @@ struct linear {
     double mean_1, mean_2;         /* of code - zero, with zeros read as v1 and as v2 (GPTQ) */
     float scale;                   /* of all weights (BitNet) */
     enum quant_type type;
-    const char *loose; /* weights_loose */
+    const char *f32_reason; /* weights_f32_reason */
 };
 
 struct suffixes {
@@ -304,9 +304,9 @@ static void choose_ternary(struct linear *m, bool exact)
     else if (near && m->k % QUANT_GROUP64 == 0)
         m->type = QUANT_Q2_0;
     if (!exact)
-        m->loose = "a scale that floats of 16 bits do not hold";
+        m->f32_reason = "a scale that floats of 16 bits do not hold";
     else if (m->type == QUANT_F32)
-        m->loose = "rows that are not whole blocks of 64";
+        m->f32_reason = "rows that are not whole blocks of 64";
 }
 
 static int choose_type(struct folder *f, struct linear *m, const char *base, struct lutra_error *err)
@@ -325,11 +325,11 @@ static int choose_type(struct folder *f, struct linear *m, const char *base, str
     if (m->packing == PACKING_BITNET)
         choose_ternary(m, exact);
     else if (!exact)
-        m->loose = "a scale that floats of 16 bits do not hold";
+        m->f32_reason = "a scale that floats of 16 bits do not hold";
     else if (m->g_idx && !m->order)
-        m->loose = "groups whose inputs are not neighbours (desc_act)";
+        m->f32_reason = "groups whose inputs are not neighbours (desc_act)";
     else if (m->group % BLOCK)
-        m->loose = "groups that are not whole blocks of 32";
+        m->f32_reason = "groups that are not whole blocks of 32";
     else if (whole && m->bits <= 3)
         m->type = m->bits == 3 ? QUANT_W3 : least >= 1 && most <= 2 ? QUANT_Q2_0 : QUANT_W2;
     else if (most <= 8 && last - least <= 7)
@@ -341,7 +341,7 @@ static int choose_type(struct folder *f, struct linear *m, const char *base, str
     else if (most <= 128 && last - least <= 127)
         m->type = QUANT_Q8_0;
     else
-        m->loose = "differences of codes and zeros beyond -128 to 127";
+        m->f32_reason = "differences of codes and zeros beyond -128 to 127";
     return 0;
 }
 
@@ -631,7 +631,7 @@ void folder_describe_packed(
     t->bytes = d->row_bytes * m->n;
     d->from = m;
     d->n_row = (int)m->n;
-    d->loose = m->loose;
+    d->f32_reason = m->f32_reason;
     d->order = m->type == QUANT_F32 ? NULL : m->order;
     d->fill = fill_packed;
 }

@@ -292,7 +292,7 @@ static void try_file(const struct seed *s)
     if (rc == 0) try_block(s, m);
     const bool opens = rc == 0;
     model_close(&m);
-    model_tell_lacks(w, told, &n_told);
+    model_tell_unsupported(w, told, &n_told);
     if ((rc < 0) != (n_told > 0)) fuzz_fail("refused in silence, or told without a reason");
     rc = vocab_read(&vocab, w, &err);
     if (rc < 0) check_error(s, &err, rc);

@@ -18,12 +18,12 @@ static void open_pair(struct pair *p, const char *shape, int n_seq)
     struct lutra_session_settings ss;
     fixture_open(&p->f, shape, "Q4_0", 2);
     lutra_session_settings_init(&ss, sizeof ss);
-    assert_false(ss.free_windows);
+    assert_false(ss.swa_trim);
     ss.n_ctx = N_CTX;
     ss.n_seq = n_seq;
     ss.n_batch = 128;
     for (int i = 0; i < 2; i++) {
-        ss.free_windows = i;
+        ss.swa_trim = i;
         OK(lutra_session_open(&p->s[i], p->f.model, &ss, err));
     }
 }
@@ -92,7 +92,7 @@ static void check_shape(const char *shape)
         assert_memory_equal(a, b, sizeof a);
         OK(lutra_seq_truncate(p.s[0], seq[0], 100, err));
         assert_int_equal(lutra_seq_truncate(p.s[1], seq[1], 100, &why), LUTRA_E_ARGUMENT);
-        assert_non_null(strstr(why.what, "free_windows"));
+        assert_non_null(strstr(why.what, "swa_trim"));
         assert_int_equal(lutra_seq_length(p.s[1], seq[1]), N_PROMPT);
         assert_int_equal(lutra_seq_fork(p.s[1], seq[1], 100, 0, &fork[0], &why), LUTRA_E_ARGUMENT);
         OK(lutra_seq_truncate(p.s[1], seq[1], 0, err));
@@ -155,7 +155,7 @@ static void chats_say_the_same(void **state)
     lutra_session_settings_init(&ss, sizeof ss);
     ss.n_ctx = N_CTX, ss.n_seq = 2, ss.spec_type = "calibrated,auto";
     for (int i = 0; i < 2; i++) {
-        ss.free_windows = i;
+        ss.swa_trim = i;
         lutra_session_close(&p.s[i]);
         OK(lutra_session_open(&p.s[i], p.f.model, &ss, err));
     }
@@ -187,9 +187,9 @@ static void an_npu_keeps_all(void **state)
     struct lutra_session_settings ss;
     fixture_open_on(&f, &(struct where){"npu-sim", NULL}, "tiny-gemma3", "F16", 1);
     lutra_session_settings_init(&ss, sizeof ss);
-    ss.free_windows = true;
+    ss.swa_trim = true;
     assert_int_equal(lutra_session_open(&f.s, f.model, &ss, &why), LUTRA_E_UNSUPPORTED);
-    assert_non_null(strstr(why.what, "free_windows"));
+    assert_non_null(strstr(why.what, "swa_trim"));
     fixture_close(&f);
 }
 

@@ -84,7 +84,7 @@ static int open_fixture(void **state, bool by_block, const struct op_layer *of)
     struct kv_settings s = settings;
     bool windows = of == windowed;
     s.layer = layers = of;
-    s.free_windows = windows;
+    s.swa_trim = windows;
     if (windows) s.n_block = MAX_BLOCK; /* of which those with windows need 35 */
     struct fixture *f = calloc(1, sizeof *f);
     f->memory.bytes = kv_bytes(&s);
@@ -461,7 +461,7 @@ static void random_histories(void **state)
     struct kv_usage u;
     kv_usage(f->kv, &u);
     assert_int_equal(u.n_free + u.n_kept, u.n_block);
-    assert_int_equal(u.n_near, layers == windowed ? 35 : 0);
+    assert_int_equal(u.n_swa, layers == windowed ? 35 : 0);
     assert_int_equal(u.n_promised, 0);
     assert_true(u.copied_blocks > (layers == recurrent ? 20 : 100));
     if (layers == recurrent) assert_true(f->n_refused > 300 && f->n_replayed > 300 && f->n_reused > 30);
@@ -722,7 +722,7 @@ static void windows_are_freed(void **state)
     feed(f, a, 300);
     kv_usage(f->kv, &u);
     assert_int_equal(u.n_block - u.n_free, 5);
-    assert_int_equal(u.n_near - u.n_near_free, 2); /* positions 204 .. 299: blocks 3 and 4 */
+    assert_int_equal(u.n_swa - u.n_swa_free, 2); /* positions 204 .. 299: blocks 3 and 4 */
     assert_int_equal(kv_seq_fork(f->kv, a, 200, N_CTX, &b, &err), LUTRA_E_ARGUMENT);
     assert_non_null(strstr(err.what, "window of 33"));
     assert_int_equal(kv_seq_truncate(f->kv, a, 200, &err), LUTRA_E_ARGUMENT);
@@ -730,11 +730,11 @@ static void windows_are_freed(void **state)
     assert_int_equal(kv_seq_fork(f->kv, a, 300 - KV_SLACK, N_CTX, &b, NULL), 0);
     assert_int_equal(kv_seq_truncate(f->kv, a, 0, NULL), 0);
     kv_usage(f->kv, &u);
-    assert_int_equal(u.n_near - u.n_near_free, 1); /* b's: 203 .. 235 */
+    assert_int_equal(u.n_swa - u.n_swa_free, 1); /* b's: 203 .. 235 */
     feed(f, a, 10);
     kv_seq_close(f->kv, b);
     kv_usage(f->kv, &u);
-    assert_int_equal(u.n_near - u.n_near_free, 1);
+    assert_int_equal(u.n_swa - u.n_swa_free, 1);
     /* Reading: 310 positions in whole blocks where all are seen, else the last block. */
     feed(f, a, 299);
     f->row[0] = (struct row){1, 309, a, -1, 0, 0, NULL, NULL, NULL};

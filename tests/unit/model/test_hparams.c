@@ -516,7 +516,7 @@ static void everything_a_file_lacks_is_told(void **state)
         static const struct change none[MAX_CHANGE];
         struct weights *w = change(i == 0 ? known : i == 1 ? unknown : none, i == 0 ? "blk.0.extra" : NULL);
         char told[2000] = "";
-        model_tell_lacks(w, join, told);
+        model_tell_unsupported(w, join, told);
         for (int k = 0; k < 4 && i < 2; k++)
             if (!strstr(told, words[i][k])) fail_msg("no '%s' in: %s", words[i][k], told);
         if (i == 2) assert_string_equal(told, "");

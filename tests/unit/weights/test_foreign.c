@@ -79,7 +79,7 @@ static void values_are_the_definition_s(void **state)
             for (int i = 0; i < N; i++) assert_true(x[i] == (float)(code_at(i) - 1) * cases[k].want);
             weights_drop_pages(w, t); /* and back again */
         }
-        assert_int_equal(weights_loose(w, t) == NULL, cases[k].exact);
+        assert_int_equal(weights_f32_reason(w, t) == NULL, cases[k].exact);
         assert_true(((const float *)after->data)[0] == 3 && ((const float *)after->data)[1] == 4);
         weights_close(&w);
     }
@@ -144,7 +144,7 @@ static void one_scale_for_64_or_128(void **state)
         weights_fetch(w, t), weights_fetch(w, s);
         quant_info_of(t->type)->dequantize(t->data, x[i], N);
         quant_info_of(s->type)->dequantize(s->data, small[i], 128);
-        assert_null(weights_loose(w, t));
+        assert_null(weights_f32_reason(w, t));
         assert_true(((const float *)after->data)[0] == 3 && ((const float *)after->data)[1] == 4);
         weights_close(&w);
     }
@@ -201,7 +201,7 @@ static void scales_beside_nvfp4(void **state)
     assert_ptr_equal(weights_tensor_at(w, 1), other);
     assert_int_equal(t->type, QUANT_NVFP4_SCALED);
     assert_int_equal(weights_tensor_bytes(w), t->bytes + 4);
-    assert_non_null(weights_loose(w, t));
+    assert_non_null(weights_f32_reason(w, t));
     for (int again = 0; again < 2; again++) {
         weights_fetch(w, t);
         quant_info_of(t->type)->dequantize(t->data, x, N);
@@ -289,7 +289,7 @@ static void add_text(void *user, const char *sentence)
 }
 
 /* Nothing in a file tells the order of its codes. */
-static void i2s_is_doubted(void **state)
+static void i2s_warns(void **state)
 {
     struct weights *w;
     struct lutra_error err;
@@ -297,13 +297,13 @@ static void i2s_is_doubted(void **state)
     (void)state;
     write_file("bitnet", 0, COLS, 1);
     assert_int_equal(weights_open(&w, in_folder("i2s.gguf"), &err), 0);
-    weights_tell_doubts(w, add_text, told);
+    weights_tell_warnings(w, add_text, told);
     weights_close(&w);
     assert_non_null(strstr(told, "tensors of bitnet.cpp's I2_S (1) are read in the order of its x86 builds"));
     told[0] = 0;
     write_q2_0(128, COLS);
     assert_int_equal(weights_open(&w, in_folder("q2.gguf"), &err), 0);
-    weights_tell_doubts(w, add_text, told);
+    weights_tell_warnings(w, add_text, told);
     weights_close(&w);
     assert_string_equal(told, "");
 }
@@ -316,7 +316,7 @@ int main(void)
         cmocka_unit_test(scales_beside_nvfp4),
         cmocka_unit_test(others_are_refused),
         cmocka_unit_test(other_types_of_bitnet_cpp),
-        cmocka_unit_test(i2s_is_doubted),
+        cmocka_unit_test(i2s_warns),
     };
     return cmocka_run_group_tests(tests, test_folder_make, test_folder_remove);
 }
