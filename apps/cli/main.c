@@ -58,7 +58,7 @@ static void print_help(void)
           "  --completion-bash   print a completion script: source <(lutra --completion-bash); also -zsh, -fish\n"
           "  --man [COMMAND]     print a man page\n"
           "\nMost options can be given as environment variables, LUTRA_ARG_*; the command line wins.\n"
-          "Exit codes: 0 success, 1 failure, 2 usage, 130 interrupted.\n",
+          "Exit codes: 0 success, 1 failure, 2 usage, 3 no reply passed the check, 130 interrupted.\n",
         stdout);
 }
 
