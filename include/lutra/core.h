@@ -74,9 +74,9 @@ struct lutra_runtime_settings {
     const char *sync;
     double gpu_slice_ms; /* predicted length at which a submission to a GPU is cut; 0 = 10 */
     /* Models are read and packed while their first prompt is evaluated, layer by layer; what cannot be read fails that
-     * prompt, by tensor, and not lutra_model_open().  Of a phone that is modelled ("sim:8gen3") the NPU's graphs are
-     * switched during prompts, block by block [SDNPU 4.2].  Results are the same.  LUTRA_E_UNSUPPORTED: of devices that
-     * keep weights in a memory of their own. */
+     * prompt, by tensor, and not lutra_model_open().  A modelled phone ("sim:8gen3") switches its NPU's graphs during
+     * prompts, block by block [SDNPU 4.2].  Results are the same.  LUTRA_E_UNSUPPORTED: devices that keep weights in a
+     * memory of their own. */
     bool progressive;
 };
 LUTRA_API void lutra_runtime_settings_init(struct lutra_runtime_settings *settings, size_t size);
@@ -84,10 +84,9 @@ LUTRA_API void lutra_runtime_settings_init(struct lutra_runtime_settings *settin
 /* Devices: cpu-ref is the scalar reference of every operation; npu-sim an emulated NPU, npu-qemu a Hexagon program
  * under qemu-hexagon (it ends with the thread that opened the runtime), npu a Snapdragon's, vulkan a GPU (Vulkan 1.2;
  * LUTRA_E_UNSUPPORTED says what is missing).  Behind an NPU's name ":supergroup" packs Q4_0 and Q8_0 of the layers
- * anew, a scale for 2 inputs x 16 outputs; ":bitplane" packs Q1_0,
- * Q2_0, TQ1_0, TQ2_0 (from fewer bytes), Q4_0, Q4_1, W2 and W3 of the layers as bit planes, with the same results;
- * other types stay as they are, and the log says which; ":lookup" does that, too, and multiplies rows that are not
- * whole blocks of a prompt by table lookup.  A list is in order of preference: each operation runs on the first device
+ * anew, a scale for 2 inputs x 16 outputs; ":bitplane" packs Q1_0, Q2_0, TQ1_0, TQ2_0 (from fewer bytes), Q4_0, Q4_1,
+ * W2, W3 and W4 of the layers as bit planes, with the same results; other types stay as they are, and the log says
+ * which; ":lookup" does that, too, and multiplies rows that are not whole blocks of a prompt by table lookup.  A list is in order of preference: each operation runs on the first device
  * that can do it, and on the next when that one is lost.  The CPU stands last where the list does not name it.
  * "cpu:0-3,cpu:4-7" are two clusters of its processors, each with its own pool of threads; they compute each product
  * together, and the results are bit for bit those of one. */
@@ -117,7 +116,7 @@ LUTRA_API void lutra_runtime_peaks_get(lutra_runtime *runtime, struct lutra_peak
 
 /* ---- model ------------------------------------------------------------------------------------------------------ */
 
-/* Never changes. */
+/* A LoRA adapter.  Never changes. */
 struct lutra_adapter {
     const char *path;
     float scale; /* 1: as it was trained; 0: it changes nothing */
@@ -160,7 +159,7 @@ struct lutra_model_settings {
 LUTRA_API void lutra_model_settings_init(struct lutra_model_settings *settings, size_t size);
 
 /* Maps a GGUF file or a Hugging Face folder and prepares its weights for the runtime's devices.  An architecture, type,
- * tokenizer or scaling that is not implemented is refused by name (LUTRA_E_UNSUPPORTED). */
+ * tokenizer or scaling that is not implemented is LUTRA_E_UNSUPPORTED, which names it. */
 LUTRA_API int lutra_model_open(lutra_model **out, lutra_runtime *runtime, const char *path,
     const struct lutra_model_settings *settings, struct lutra_error *err);
 /* Sets *model to NULL.  LUTRA_E_BUSY: sessions or verifiers of it are open, and nothing has changed. */

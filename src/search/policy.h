@@ -2,7 +2,7 @@
  *
  * What a search does with its candidates: who is pruned, who is continued and how often, who wins.
  *
- * Pure decisions over numbers: no model, no text, no memory of its own, so they are tested on tables.  The engine runs
+ * Pure decisions over numbers: no model, no text, no memory of its own, so they are tested on tables.  rounds.c runs
  * candidates until each has ended a step (or its solution), has them scored, and asks search_allocate() how many
  * children each live one gets; zero prunes it.  Ties always go to the lower candidate id: a search is a function of
  * its seed.
