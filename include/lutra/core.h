@@ -86,10 +86,10 @@ LUTRA_API void lutra_runtime_settings_init(struct lutra_runtime_settings *settin
  * LUTRA_E_UNSUPPORTED says what is missing).  Behind an NPU's name ":supergroup" packs Q4_0 and Q8_0 of the layers
  * anew, a scale for 2 inputs x 16 outputs; ":bitplane" packs Q1_0, Q2_0, TQ1_0, TQ2_0 (from fewer bytes), Q4_0, Q4_1,
  * W2, W3 and W4 of the layers as bit planes, with the same results; other types stay as they are, and the log says
- * which; ":lookup" does that, too, and multiplies rows that are not whole blocks of a prompt by table lookup.  A list is in order of preference: each operation runs on the first device
- * that can do it, and on the next when that one is lost.  The CPU stands last where the list does not name it.
- * "cpu:0-3,cpu:4-7" are two clusters of its processors, each with its own pool of threads; they compute each product
- * together, and the results are bit for bit those of one. */
+ * which; ":lookup" does that, too, and multiplies rows that are not whole blocks of a prompt by table lookup.  A list
+ * is in order of preference: each operation runs on the first device that can do it, and on the next when that one is
+ * lost.  The CPU stands last where the list does not name it.  "cpu:0-3,cpu:4-7" are two clusters of its processors,
+ * each with its own pool of threads; they compute each product together, with the bits of one. */
 LUTRA_API int lutra_runtime_open(
     lutra_runtime **out, const struct lutra_runtime_settings *settings, struct lutra_error *err);
 /* Sets *runtime to NULL.  LUTRA_E_BUSY: models of it are open, and nothing has changed. */
@@ -177,7 +177,7 @@ struct lutra_model_info {
     const char *chat_template;                    /* NULL = none */
     const char *reasoning_open, *reasoning_close; /* the tags around reasoning, known from the template; NULL = none */
     const char *step_mark; /* a verifier's own mark behind each step (lutra/search.h); NULL = none */
-    const char *plan;      /* how clusters of CPUs share its passes, in words; "" = nothing is shared */
+    const char *plan;      /* how devices share its passes, in words; "" = nothing is shared */
     bool encoder;          /* makes vectors of whole texts (lutra_embed, lutra_rerank) and writes none */
     bool ranks;            /* has a head that says how well a document answers a query (lutra_rerank) */
 };

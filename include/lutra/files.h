@@ -44,7 +44,7 @@ struct lutra_quantize_settings {
      * calibration text (settings.type must be NULL; what the settings above decide stays).  0 = no budget. */
     float budget;
     bool only_measure; /* the calibration text chooses types and weighs errors, and that is all */
-    /* Of type "W2", "W3" and "W4", with a calibration: out_path becomes a Hugging Face folder of GPTQ v2's layers, and
+    /* With type "W2", "W3" or "W4" and a calibration, out_path becomes a Hugging Face folder of GPTQ v2's layers, and
      * in_path is one of floats.  Groups of 32, 64 or 128 inputs, or -1, whole rows; 0 = 128. */
     int group_size;
     bool asymmetric;   /* groups have zeros of their own; else 2^(bits - 1) */
@@ -89,11 +89,11 @@ LUTRA_API int lutra_pack_check(const char *packed_path, struct lutra_error *err)
 
 #define LUTRA_PROFILE_SUFFIX ".lutra-profile"
 
-/* Measures the model's operations on the clusters of CPUs of this runtime, each alone and all at once, and whole passes
- * for three plans (lutra_model_settings.plan), and keeps that in a JSON file: out_path, or NULL: where lutra_model_open
- * looks for it, beside the model under a name with these devices.  The file appears whole or not at all.  *text: what
- * is in it, for lutra_free(); text may be NULL.  Nothing else should run meanwhile; `plan` of the settings counts for
- * nothing.  LUTRA_E_UNSUPPORTED: devices that cannot share operations. */
+/* Measures the model's operations on the devices of this runtime that can share them, each alone and all at once, and
+ * whole passes for three plans (lutra_model_settings.plan), and keeps that in a JSON file: out_path; NULL: where
+ * lutra_model_open looks for it, beside the model under a name with these devices.  It appears whole or not at all.
+ * *text: what is in it, for lutra_free(); text may be NULL.  Nothing else should run meanwhile; settings.plan counts
+ * for nothing.  LUTRA_E_UNSUPPORTED: devices that cannot share operations. */
 LUTRA_API int lutra_profile(lutra_runtime *runtime, const char *model_path, const char *out_path,
     const struct lutra_model_settings *settings, char **text, struct lutra_error *err);
 

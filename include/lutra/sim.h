@@ -9,8 +9,8 @@
  *     lutra_sim(&s, &json, &err);
  *     lutra_free(json);
  *
- * Everything is an interval, {"low", "middle", "high"}, between the ends of what the profile leaves open; the middle is
- * that of all figures.  The answer is text in JSON, the same bytes for the same settings.  Any thread.
+ * Everything is an interval, {"low", "middle", "high"}, between the ends of what the profile leaves open; for "middle"
+ * every figure has its middle.  The answer is text in JSON, the same bytes for the same settings.  Any thread.
  */
 #ifndef LUTRA_SIM_H
 #define LUTRA_SIM_H
@@ -38,7 +38,7 @@ struct lutra_sim_settings {
     /* How long the NPU takes: "qnn" (NULL), QNN's graphs as [HETERO Table 3] has them; "lutra", this project's kernels
      * as they were counted, which use the NPU alone. */
     const char *law;
-    /* Of "qnn": "free" (NULL), the fastest of "fine", "tensor", ... (sim/phone.h); "solved", which keeps prefixes: no
+    /* With "qnn": "free" (NULL), the fastest of "fine", "tensor", ... (sim/phone.h); "solved", which keeps prefixes: no
      * row's values depend on the prompt's length; "three", in which the CPU has a part of products, too. */
     const char *plan;
     int n_prompt, n_decode, n_batch, n_ctx; /* 1024, 128, 1, 0 = what they need: tokens; sequences */

@@ -5,19 +5,19 @@
  * pool_run(pool, fn, arg) calls fn(arg, ith, nth) once on each of nth threads, the caller being ith 0, and returns when
  * all have returned.  Inside fn, pool_barrier(pool) lets the threads meet.
  *
- * The team of a run is whoever answers at its beginning: the caller asks, waits for some microseconds (longer where it
- * had to wake somebody), and begins with those that are there.  On an idle machine that is everybody.  On a busy one a
- * worker that has no processor now would hold up all others for a time slice, again and again; without it the run goes
+ * The team of a run is the workers that answer at its beginning: the caller asks, waits for some microseconds (longer
+ * where it had to wake one), and begins with those that are there.  On an idle machine all are.  On a busy one a worker
+ * that has no processor now would hold up all others for a time slice, again and again; without it the run goes
  * on.
  *
  * A long run (a forward pass) may put pool_regroup() where it makes new shares of the work: a barrier at which workers
- * that waited long enough to fall asleep have left, and those that have come back enter.  So nobody ever waits for a
- * worker to be woken; what remains is to wait for one that lost its processor with work in its hands.  The caller never
+ * that waited long enough to fall asleep have left, and those that have come back enter.  So no thread ever waits for
+ * a worker to be woken; it may wait for one that lost its processor in the middle of its work.  The caller never
  * leaves.
  *
  * How many workers are asked at all is measured in runs that say how much work they are (base/pace.h).
  *
- * Whoever waits spins, since what it waits for is a matter of microseconds, and then sleeps.
+ * A waiting thread spins, since most waits last microseconds, and then sleeps.
  */
 #ifndef LUTRA_BASE_POOL_H
 #define LUTRA_BASE_POOL_H
@@ -64,8 +64,8 @@ void pool_run_measured(struct pool *pool, void (*fn)(void *arg, int ith, int nth
 void pool_barrier(struct pool *pool);
 
 /* A barrier after which the team may be another: *ith and *nth are then this thread's new place.  False: it has left
- * the run and must return from fn.  Who enters begins with a call of fn, in which pool_entry says where: the `at` that
- * the caller (ith 0) gave here. */
+ * the run and must return from fn.  A thread that enters begins with a call of fn, in which pool_entry says where:
+ * the `at` that the caller (ith 0) gave here. */
 bool pool_regroup(struct pool *pool, int *ith, int *nth, int at);
 
 /* 0: thread ith has been in the run from its beginning. */

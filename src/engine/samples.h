@@ -14,7 +14,7 @@
 
 struct sample;
 
-/* Who looks after the samples of a request, a search: told as they run, without a row of its own. */
+/* The search over a request's samples: told as they run, without a row of its own. */
 struct sample_watch {
     void (*begin)(void *self, struct sample *slot); /* it starts from the prompt */
     void (*token)(void *self, struct sample *slot); /* a token came in and it goes on; may pause it */
@@ -84,7 +84,7 @@ struct request {
     bool waiting;                  /* it has not begun; under the inbox lock */
     struct lutra_error failed;     /* its draft source said what cannot be; code 0: nothing */
     uint64_t submit_us;
-    double hints_us;             /* its share of the hints' time */
+    double hints_us;                 /* its share of the hints' time */
     struct sample_settings sampling; /* with its own copies of biases and breakers */
     int32_t *breaker_tail;
     const struct sample_watch *watch; /* NULL: independent samples for the caller */
@@ -118,7 +118,7 @@ struct row_source **session_sources(lutra_session *s);
 /* Makes a prompt of the request's text, in `own`, which must outlive *set. */
 int request_encode(const lutra_session *s, struct lutra_request *set, struct text_tokens *own, struct lutra_error *err);
 
-/* lutra_submit() with somebody who looks after its samples. */
+/* lutra_submit() with a search over its samples. */
 struct request_care {
     const struct sample_watch *watch;
     void *watcher;

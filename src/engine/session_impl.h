@@ -22,7 +22,7 @@ enum { SESSION_STOP_BYTES = 512 /* longest stop string */, SESSION_BIAS = 4096 }
 
 /* hints.c */
 struct hints {
-    int n_row;           /* that run at once; 0: nobody wants more of a pass than its results */
+    int n_row;           /* that run at once; 0: no drafter asks for more of a pass than its results */
     bool wanted, states; /* hints of prompts; states of rows that want no result (session_ask_state) */
     int n_short;         /* tokens of the shortlist; 0: the whole vocabulary */
     size_t row_bytes;    /* of the head's matrix as in the file */

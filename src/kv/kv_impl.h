@@ -128,8 +128,8 @@ void kv_text_cut(struct kv_cache *kv, int32_t block, int32_t n);
 void kv_text_copy(struct kv_cache *kv, int32_t to, int32_t from, int32_t n);
 /* Whether two blocks hold the same text in their first n rows, what is before them included. */
 bool kv_text_same(const struct kv_cache *kv, int32_t a, int32_t b, int32_t n);
-/* Nobody holds the block any more: it is kept, or false; somebody holds it again; the oldest of those is nobody's any
- * more and not listed, -1: there is none. */
+/* keep: no sequence holds the block any more; it stays listed with its text, or false.  use: a sequence holds it again.
+ * evict: the oldest block that no sequence holds, listed no more; -1: there is none. */
 bool kv_text_keep(struct kv_cache *kv, int32_t block);
 void kv_text_use(struct kv_cache *kv, int32_t block);
 int32_t kv_text_evict(struct kv_cache *kv);

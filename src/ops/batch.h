@@ -78,7 +78,7 @@ struct row_result {
  *
  * Takes ROW_BULK from all rows but those of whole blocks: positions k bulk .. (k + 1) bulk - 1 of a sequence, all in
  * this batch with ROW_BULK, none wanting a result but maybe the last, which is then no bulk row itself.  So which class
- * a row gets depends on its prompt alone, as long as nobody cuts a block in two (batch_fit).
+ * a row gets depends on its prompt alone, as long as no block is cut in two (batch_fit).
  *
  * Allocates nothing.
  * Errors: LUTRA_E_ARGUMENT naming the row. */

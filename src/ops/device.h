@@ -166,7 +166,7 @@ struct device_ops {
         struct ticket *out, struct lutra_error *err);
     int (*wait)(struct device *self, const struct ticket *ticket, struct lutra_error *err);
 
-    /* Whether wait would return at once.  NULL: nobody knows before wait. */
+    /* Whether wait would return at once.  NULL: the device cannot tell. */
     bool (*done)(struct device *self, const struct ticket *ticket);
 
     int (*buffer_alloc)(struct device *self, size_t bytes, struct buffer *out, struct lutra_error *err);
@@ -234,7 +234,7 @@ struct device {
     struct device_caps caps;
 };
 
-/* Who prepares a device's weights. */
+/* The device whose prepared weights it uses. */
 static inline struct device *device_store(struct device *d)
 {
     return d->store ? d->store : d;

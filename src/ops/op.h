@@ -3,7 +3,7 @@
  * The operations a model is written in, with their full parameters.  ops/ref/ defines each in scalar C.
  *
  * An operation reads and writes *values*: activation arrays [rows][dim] f32, named by small numbers that the model
- * chooses.  rows is the whole batch (ROWS_ALL) or only the rows somebody wants something of (ROWS_OUT); OP_TAKE goes
+ * chooses.  rows is the whole batch (ROWS_ALL) or only the rows whose results are wanted (ROWS_OUT); OP_TAKE goes
  * from one to the other, so the last feed-forward and the head run only where they are needed.
  * Parameters that a device does not implement make its supports() say no, with the reason: never run wrong.
  */
@@ -168,7 +168,7 @@ void op_add_part(struct op *op, struct weight *weight, const float *bias, int ou
 bool op_reads(const struct op *op, int value);
 bool op_writes(const struct op *op, int value);
 
-/* Whether nobody reads a value from operation i on before it is written again, or at all. */
+/* Whether a value is dead at operation i: written again before it is read, or never read. */
 bool op_list_is_dead(const struct op_list *list, int i, int value);
 
 /* A f32 vector that an operation reads beside weights and values. */

@@ -21,9 +21,9 @@
 
 struct kept;
 
-/* A new file beside `model`, or what is left of one.  key: of everything that the matrices depend on; NULL: nobody will
- * go on, and the file has no name.  LUTRA_E_ARGUMENT: the file has another key, or another process writes it;
- * LUTRA_E_IO. */
+/* A new file beside `model`, or what is left of one.  key: of everything that the matrices depend on; NULL: the run
+ * will not be resumed, and the file has no name.  LUTRA_E_ARGUMENT: the file has another key, or another process writes
+ * it; LUTRA_E_IO. */
 int kept_open(struct kept **out, const char *model, const uint64_t *key, struct lutra_error *err);
 void kept_close(struct kept **k, bool remove); /* sets *k to NULL; NULL is allowed */
 

@@ -24,8 +24,8 @@ const struct quant_kernels *quant_kernels(void);
 bool quant_has_weighted(enum quant_type type);
 bool quant_has_gptq(enum quant_type type); /* a code for each element, so that errors can be handed on */
 
-/* Who rounds to this type where all elements matter alike: quant_info's own, or the search among a codebook's entries;
- * NULL: the type can only be read. */
+/* Rounds to this type with equal weights of all elements: quant_info's function, or the search among a codebook's
+ * entries; NULL: the type can only be read. */
 typedef void (*quant_plain_fn)(const float *x, void *dst, size_t n);
 quant_plain_fn quant_plain(enum quant_type type);
 

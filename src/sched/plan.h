@@ -13,12 +13,12 @@
  * and gates may be cut by class of rows, too: one cut for bulk rows, one for the others [HETERO 4.2.2, 4.2.3].  Results
  * of the head are merged behind the pass (ops/head.h).  sched/ sees only struct device and the op list.
  *
- * Pieces of one operation follow each other in the plan, asynchronous devices first: nobody waits between them.
+ * Pieces of one operation follow each other in the plan, asynchronous devices first: there is no wait between them.
  *
  * A value is valid on a set of devices: who wrote it last, and who has acquired it since.  From this plan_open finds
- * what each piece acquires and whom it waits for; nothing moves between devices that already hold it, and nobody waits
- * for a device that neither wrote what it reads nor still uses what it writes.  Of both, rows of each class apart: a
- * piece of a class that a pass has no rows of is left out of it.
+ * what each piece acquires and which devices it waits for: those that wrote what it reads or still use what it writes.
+ * Nothing moves between devices that already hold it.  Both are known for rows of each class apart: a pass without rows
+ * of a class leaves out that class's pieces.
  */
 #ifndef LUTRA_SCHED_PLAN_H
 #define LUTRA_SCHED_PLAN_H
@@ -102,7 +102,7 @@ int plan_prepare(const struct plan *plan, void (*fetch)(void *user, const struct
     struct lutra_error *err);
 
 /* Which devices run an operation, and the share of each: asynchronous ones first.  A device may have two, of bulk rows
- * and of the others.  Returns how many; 1: all of it on team[0], because nobody shares it or a share would be empty.
+ * and of the others.  Returns how many; 1: all of it on team[0], because no device shares it or a share would be empty.
  * Errors as plan_open. */
 int plan_team(const struct op_list *list, const struct op *op, struct device *const *device, int n_device,
     const struct plan_cut *cut, struct device *team[PLAN_PARTS], struct share share[PLAN_PARTS], int *n_op,
@@ -115,7 +115,7 @@ bool plan_devices_differ(struct device *const *device, int n_device);
 struct plan_cut plan_cut_evenly(struct device *const *device, int n_device);
 /* Whether that is a cut by class of rows. */
 bool plan_devices_by_class(struct device *const *device, int n_device);
-/* Of those that can share, ordinary rows to the first that works in the host's memory (the last, where none does), bulk
+/* Devices that can share: ordinary rows to the first that works in the host's memory (the last, where none does), bulk
  * rows to the first other one. */
 struct plan_cut plan_cut_by_class(struct device *const *device, int n_device);
 

@@ -2,7 +2,7 @@
  *
  * Compute-optimal search: which method and how many candidates a budget buys [TTS 2.1, 7.2].
  *
- * Where somebody has measured, the most accurate affordable option wins.  Independent candidates are drawn in waves:
+ * Where there are measurements, the most accurate affordable option wins.  Independent candidates are drawn in waves:
  * how long they are is known only when some have ended, so each wave is as large as what is left should pay for.
  * Pure functions of numbers that do not depend on time or batch (time budgets excepted).
  */
@@ -36,7 +36,7 @@ struct search_means {
 bool search_option_fits(const struct search_option *option, const struct search_means *means);
 /* More accurate, or as accurate with fewer tokens. */
 bool search_option_better(const struct search_option *a, const struct search_option *b);
-/* What to do where nobody has measured: a vote, weighted by the verifier if there is one (the method that a bad judge
+/* What to do without measurements: a vote, weighted by the verifier if there is one (the method that a bad judge
  * harms least), or the best where the search may end at a pass; of as many candidates as the budget pays for. */
 struct search_option search_option_unmeasured(const struct search_means *means);
 

@@ -12,10 +12,10 @@
  * - A reply is awaited for a time limit, and at most REPLY_BYTES are read for it.  Lines about another id are passed
  *   over, what was written before the request is forgotten.  Ids do not follow one another.
  * - A process that dies, hangs, floods or answers nonsense is killed with its group, and the candidate is asked about
- *   again in a fresh one, so that what an earlier candidate left behind is not this one's fault; dying may be somebody
- *   else's doing and is forgiven twice.  After `restarts` fresh processes nobody has a reward any more.
+ *   again in a fresh one, so that what an earlier candidate left behind is not this one's fault; a process that dies
+ *   is forgiven twice (another program may have killed it).  After `restarts` fresh processes there are no rewards.
  * - The memory limit is on its address space (RLIMIT_AS) and passes on to its children.  A child that leaves the group
- *   is not ended, but its pipes are: it can answer for nobody who is asked about later.
+ *   is not ended, but its pipes are: it cannot answer for later candidates.
  *
  * Blocks while it waits.  One thread at a time.
  */

@@ -58,7 +58,7 @@ struct sim_question {
     bool natural_order; /* QNN's products without order exchange [HETERO 4.1] */
 };
 
-/* Of one layer, in order; the last is the head, once.  Without a choice: not part of this pass. */
+/* An operation of a layer, in order; the last is the head, once.  Without a choice: not part of this pass. */
 struct sim_op {
     const char *name;
     bool product;
@@ -81,7 +81,7 @@ struct sim_result {
 /* LUTRA_E_ARGUMENT: rows or past out of range. */
 int sim_pass(const struct sim_question *q, struct sim_result *out, struct lutra_error *err);
 
-/* Of so many rows that are left, those of the next pass. */
+/* How many of the rows left the next pass takes. */
 int sim_pass_rows(const struct sim_question *q, int left);
 
 /* The value at one end. */

@@ -45,9 +45,9 @@ bool packed_gaps_clean(const struct weights *packed);
 /* Whether the page cache maps the file in huge pages: judged by a few places in it, which are read. */
 bool packed_in_huge_pages(const struct weights *packed);
 
-/* Mapped copies are read by passes only, so somebody has to compare their sums: whoever opens a file first, about a
- * second per GB.  That it was good stands beside it, with what changes when it is written to or replaced, and with the
- * machine, in words. */
+/* Mapped copies are read by passes only, so the first opening of a file compares their sums, about a second per GB.
+ * That it was good is noted beside it, with what changes when it is written to or replaced, and with the machine, in
+ * words. */
 bool packed_is_good(const struct weights *packed, const char *machine);
 int packed_note_good(const struct weights *packed, const char *machine, struct lutra_error *err);
 

@@ -85,7 +85,7 @@ bool weights_is_derived(const struct weights *w, const struct tensor *t);
  * no type of blocks holds its values.  NULL: any other tensor. */
 const char *weights_f32_reason(const struct weights *w, const struct tensor *t);
 
-/* Of a layer of GPTQ: the means of code - zero, with its zeros read as v1 and as v2.  False: any other tensor. */
+/* The means of code - zero of a GPTQ layer, with its zeros read as v1 and as v2.  False: any other tensor. */
 bool weights_zeros_means(const struct weights *w, const struct tensor *t, double mean[2]);
 
 /* What may be wrong with how the model is read, though it opened: a sentence each, for whoever computes with it. */
