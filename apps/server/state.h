@@ -24,7 +24,7 @@ struct served {
     struct server_loaded loaded;
     struct lutra_model_info info;
     int n_ctx;
-    int n_active; /* samples still to end, after its last step */
+    int n_active; /* samples still to end, after its last pass */
     /* With model_lock held. */
     enum model_state state;
     int n_user;

@@ -140,7 +140,7 @@ static void pause_full(struct exchange *x)
 }
 
 /* The sessions of running requests into s->at_work; returns how many.  embeds: some are texts to be turned into
- * vectors, which no session's step does. */
+ * vectors, which no session's pass does. */
 static int sessions_at_work(struct server *s, const struct queue *running, bool *embeds)
 {
     int n = 0;
@@ -258,7 +258,7 @@ static void *run(void *user)
             struct served *m = &s->model[i];
             bool wanted = false;
             for (struct exchange *x = running.first; x && !wanted; x = x->next) wanted = x->model == m;
-            bool ready = wanted && lutra_wait(&m->loaded.session, 1, 0) == 1; /* else its step might wait */
+            bool ready = wanted && lutra_wait(&m->loaded.session, 1, 0) == 1; /* else lutra_step() might wait */
             if (ready) lutra_step(m->loaded.session, &m->n_active, &err);
             if (wanted) n_sample += m->n_active;
         }

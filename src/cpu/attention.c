@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * Who computes which part of an attention, and in which order parts are merged (cpu/attention.h).
+ * Which thread computes which part of an attention, and in which order parts are merged (cpu/attention.h).
  */
 #include "cpu/attention.h"
 

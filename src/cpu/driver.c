@@ -2,12 +2,12 @@
  *
  * The thread of an asynchronous CPU device: it is the caller of the device's pool and runs segments in order.
  *
- * Who waits spins for what a wake-up costs, and then sleeps: the driver for segments, the host for their ends.  Words
- * are changed before the lock is taken and read again under it, so that no wake-up is missed.
+ * Waits (the driver's for segments, the host's for their ends) spin as long as a wake-up costs, then sleep.  Words are
+ * changed before the lock is taken and read again under it, so that no wake-up is missed.
  *
- * A driver that takes up no segment for SILENT_LOOKS x LOOK_MS is lost (its processors are gone, or somebody else's):
+ * A driver that takes up no segment for SILENT_LOOKS x LOOK_MS is lost (its processors are gone or busy):
  * the segment is withdrawn, so that it will never begin.  One that has been taken up is waited for however long it
- * takes, since it may still write.  Looks are counted, not the clock: after the whole machine has slept nobody is late.
+ * takes, since it may still write.  Looks are counted, not the clock: a machine that has slept makes none late.
  */
 #include <pthread.h>
 #include <stdlib.h>

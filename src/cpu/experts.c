@@ -5,7 +5,7 @@
  *
  * A slot is one row's use of one expert.  Slots are sorted by expert (each thread sorts for itself, which is cheaper
  * than to meet), and an expert's slots are cut into runs of EXPERT_ROWS.  A unit is some panels of one expert, for all
- * its runs; outputs are gathered and stored where the slots' rows have them.  Who is in a run with whom never changes a
+ * its runs; outputs are gathered and stored where the slots' rows have them.  Which slots share a run never changes a
  * slot's bits: kernels promise that (docs/NUMERICS.md).
  */
 #include <string.h>

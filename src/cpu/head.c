@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT
  *
- * OP_HEAD: what somebody wants of the output rows, without a pass over all logits unless they are wanted.
+ * OP_HEAD: results of the wanted rows, without a pass over all logits unless those are wanted.
  *
  * A unit of work is HEAD_OUTPUTS outputs for up to HEAD_ROWS rows: its logits stay in the thread's scratch while their
  * maximum, sum of exponentials and best entries are taken.  The sums are merged in ascending order of outputs, and the
- * best entries are ordered totally (logit, then lower id), so neither depends on the number of threads.  Of a head that
- * is cut the device leaves both in pass.head, and ops/head.c merges them.
+ * best entries are ordered totally (logit, then lower id), so neither depends on the number of threads.  Where the
+ * head is cut the device leaves both in pass.head, and ops/head.c merges them.
  */
 #include <math.h>
 #include <string.h>

@@ -4,7 +4,7 @@
  *
  * Two kinds of operation.  Row operations (norms, rope, gates, ...) give each thread the same rows every time, so a
  * chain of them needs no barrier.  Matmul, attention and head read what other threads wrote: they meet before, share
- * their work out in units, and meet after.  Who computes a unit never changes its bits.
+ * their work out in units, and meet after.  Which thread computes a unit never changes its bits.
  */
 #include "cpu/attention_heads.h"
 #include "cpu/program_impl.h"

@@ -3,7 +3,7 @@
  * What drafters want of a prompt's rows: hints, what the model itself holds likely behind each token [SDNPU 4.3]; and
  * the states that an MTP block reads.
  *
- * A pass leaves what goes into the head only for rows that somebody wants a result of.  So behind the pass an op list
+ * A pass leaves what goes into the head only for rows whose results are wanted.  So behind the pass an op list
  * of its own runs on the rows that ask, some at a time: the model's operations from the first that takes wanted rows on
  * (the last layer's feed-forward and the head).  For hints the head is over a shortlist of the vocabulary: the tokens
  * of the prompts of this pass, then those their requests name, then the lowest ids, which vocabularies give to what is

@@ -3,7 +3,7 @@
  * The transformer as an op list: this file is the model, arch/ says how architectures differ, and recurrent.c has the
  * layers that do not attend.
  *
- * In the last layer everything after attention runs only on the rows somebody wants a result of (ROWS_OUT).
+ * In the last layer everything after attention runs only on the rows whose results are wanted (ROWS_OUT).
  */
 #include "model/model_impl.h"
 

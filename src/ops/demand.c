@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * What operations ask of whoever runs them, counted from their operands: added up once per list, multiplied out per
+ * Bytes and multiplications of operations, counted from their operands: added up once per list, multiplied out per
  * pass.
  */
 #include "ops/device.h"

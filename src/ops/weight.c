@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * Who has what of a weight.
+ * Which devices have prepared a weight, and which of its outputs.
  */
 #include "ops/weight.h"
 

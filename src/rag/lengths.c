@@ -4,7 +4,7 @@
  *
  * FTS5 has a row for each chunk (words_docsize); stepping over 100,000 of them takes longer than the search.  So
  * `lengths` has them again, a row for the chunks of 1,000 ids: 4 bytes each, little-endian, the number of words + 1; 0:
- * there is no such chunk.  Who adds or removes chunks changes them in the same transaction.
+ * there is no such chunk.  Adding or removing chunks changes them in the same transaction.
  */
 #include "rag/rag_impl.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Who computes what of an operation that several devices share: products, gates and the head by outputs, an attention
- * and what stands before it by K/V heads.
+ * The shares of an operation that several devices compute: products, gates and the head by outputs, an attention and
+ * what stands before it by K/V heads.
  */
 #include <string.h>
 

@@ -311,7 +311,7 @@ int eval_run_source(struct eval_run *run, struct eval_source *source, int index,
         }
         if (interrupted()) code = EXIT_INTERRUPTED;
         if (!code && lutra_step(run->engine.session, &n_active, &err) < 0 && !p.n_failed) code = fail_with(&err);
-        if (interrupted()) code = EXIT_INTERRUPTED; /* what the step has cancelled is no outcome */
+        if (interrupted()) code = EXIT_INTERRUPTED; /* what the pass has cancelled is no outcome */
         int n = code ? 0 : collect(&p, index, journal);
         if (n < 0) code = -n;
         n_done += n > 0 ? n : 0;

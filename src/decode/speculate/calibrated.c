@@ -3,8 +3,8 @@
  * calibrated: what the model itself held likely where the text's end stood before [SDNPU 4.3].
  *
  * The rows of a prompt, and those decoded since, have left the best 8 that the model expected behind them
- * (row_tip.hints).  Step one: where the last token stood, behind the longest equal stretch before it, what was expected
- * there.  Step two: the same for what that leads to, and so on down a tree, best first.  So drafts say what the model
+ * (row_tip.hints).  First: where the last token stood, behind the longest equal stretch before it, what was expected
+ * there.  Then: the same for what that leads to, and so on down a tree, best first.  So drafts say what the model
  * would, where the prompt says it otherwise.
  */
 #include "decode/speculate/drafter_impl.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * Guesses of somebody outside, whom the tip names (row_tip.guess), put in order.
+ * Guesses of a caller's drafter, which the tip names (row_tip.guess), put in order.
  */
 #include "decode/speculate/drafter_impl.h"
 

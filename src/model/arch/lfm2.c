@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
  * LFM2 and LFM2.5, and with experts (8B-A1B): layers without key/value heads are short convolutions (recurrent.c).  The
- * last norm is called that of the embedding.  Of experts the first layers have none; their scores are sigmoids, and a
+ * last norm is called that of the embedding.  The first layers have no experts; experts' scores are sigmoids, and a
  * bias counts for the choice alone.
  */
 #include "model/model_impl.h"
