@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "base/hash.h"
-#include "quantize/kept.h"
+#include "quantize/checkpoint.h"
 #include "quantize/observe.h"
 #include "quantize/rounding.h"
 #include "quantize/mix.h"
@@ -27,8 +27,8 @@ struct calibration {
     size_t n_matrix;
     double *h; /* [n_in][n_in] of the matmul whose inputs are coming, upper triangle */
     int n_done, n_matmul;
-    struct kept *kept;         /* finished matrices, in a file */
-    uint8_t *held[OP_WEIGHTS]; /* [n_held] those that the model computes with now */
+    struct checkpoint *checkpoint; /* finished matrices, in a file */
+    uint8_t *held[OP_WEIGHTS];     /* [n_held] those that the model computes with now */
     int n_held;
     void *ready; /* the one that is being written */
 };
@@ -65,7 +65,7 @@ static bool is_open(const struct calibration *c, const struct weight *w)
 {
     size_t row;
     const struct matrix *m = matrix_of(c, w, &row);
-    return changes(c, w) && !kept_has(c->kept, (uint64_t)(m - c->matrix), row);
+    return changes(c, w) && !checkpoint_has(c->checkpoint, (uint64_t)(m - c->matrix), row);
 }
 
 /* ---- inputs ---- */
@@ -150,9 +150,9 @@ static int round_weight(struct calibration *c, struct weight *w, struct lutra_er
         .path = weights_path(c->model->weights), .t = &w->tensor, .type = m->type, .out = malloc(to.bytes)};
     if (!r.out) return no_memory(err);
     to.data = c->held[c->n_held++] = r.out;
-    if (!kept_read(c->kept, tensor, first, r.out, to.bytes)) {
+    if (!checkpoint_read(c->checkpoint, tensor, first, r.out, to.bytes)) {
         TRY(compute(c, &r, m->t->name, err));
-        TRY(kept_add(c->kept, tensor, first, r.out, to.bytes, err));
+        TRY(checkpoint_add(c->checkpoint, tensor, first, r.out, to.bytes, err));
     }
     m->rounded = true;
     return observe_exchange(c->s, w, &to, err);
@@ -226,15 +226,15 @@ static uint64_t key_of(const struct calibration *c, const int32_t *ids, int n_ch
     return key;
 }
 
-static int open_kept(
+static int open_checkpoint(
     struct calibration *c, const char *out_path, const int32_t *ids, int n_chunk, struct lutra_error *err)
 {
     char what[64];
-    if (!c->set->resume) return kept_open(&c->kept, out_path, NULL, err);
+    if (!c->set->resume) return checkpoint_open(&c->checkpoint, out_path, NULL, err);
     uint64_t key = key_of(c, ids, n_chunk);
-    TRY(kept_open(&c->kept, out_path, &key, err));
-    snprintf(what, sizeof what, "%d finished matrices are there already", kept_count(c->kept));
-    if (kept_count(c->kept)) tell(c, LUTRA_LOG_INFO, out_path, what);
+    TRY(checkpoint_open(&c->checkpoint, out_path, &key, err));
+    snprintf(what, sizeof what, "%d finished matrices are there already", checkpoint_count(c->checkpoint));
+    if (checkpoint_count(c->checkpoint)) tell(c, LUTRA_LOG_INFO, out_path, what);
     return 0;
 }
 
@@ -274,7 +274,7 @@ int calibration_open(struct calibration **out, lutra_runtime *rt, const char *pa
     int rc = open_model(c, rt, path, err);
     if (rc == 0) rc = choose_types(c, q, err);
     if (rc == 0) rc = read_text(c, &ids, &n_chunk, err);
-    if (rc == 0) rc = open_kept(c, out_path, ids, n_chunk, err);
+    if (rc == 0) rc = open_checkpoint(c, out_path, ids, n_chunk, err);
     if (rc == 0) rc = run(c, ids, n_chunk, err);
     free(ids);
     free(c->h);
@@ -287,7 +287,7 @@ void calibration_close(struct calibration **calibration, bool written)
 {
     struct calibration *c = *calibration;
     if (!c) return;
-    kept_close(&c->kept, written);
+    checkpoint_close(&c->checkpoint, written);
     lutra_session_close(&c->s);
     lutra_model_close(&c->model);
     drop_held(c);
@@ -313,7 +313,7 @@ int calibration_ready(
     for (int i = 0; i < model_n_weight(c->model->model); i++) { /* it may have been rounded slice by slice */
         const struct weight *w = model_weight(c->model->model, i);
         if (matrix_of(c, w, &first) != m) continue;
-        if (!kept_read(c->kept, (uint64_t)(m - c->matrix), first, (uint8_t *)c->ready + first * row_bytes,
+        if (!checkpoint_read(c->checkpoint, (uint64_t)(m - c->matrix), first, (uint8_t *)c->ready + first * row_bytes,
                 (size_t)w->tensor.ne[1] * row_bytes))
             return lutra_fail(err, LUTRA_E_IO, "tensor '%s' cannot be read back", t->name);
     }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#include "quantize/kept.h"
+#include "quantize/checkpoint.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -16,7 +16,7 @@ struct record {
     uint64_t tensor, row, n, sum;
 };
 
-struct kept {
+struct checkpoint {
     char *path;
     bool nameless;
     int fd, n_record;
@@ -52,7 +52,7 @@ static bool write_at(int fd, const void *bytes, size_t n, uint64_t at)
     return true;
 }
 
-static int append(struct kept *k, const struct record *r, struct lutra_error *err)
+static int append(struct checkpoint *k, const struct record *r, struct lutra_error *err)
 {
     size_t n = (size_t)k->n_record + 1;
     struct record *record = realloc(k->record, n * sizeof *record);
@@ -67,7 +67,7 @@ static int append(struct kept *k, const struct record *r, struct lutra_error *er
 }
 
 /* The whole records; what follows them goes. */
-static int read_records(struct kept *k, uint64_t file_bytes, struct lutra_error *err)
+static int read_records(struct checkpoint *k, uint64_t file_bytes, struct lutra_error *err)
 {
     struct record r;
     k->end = HEAD;
@@ -84,7 +84,7 @@ static int read_records(struct kept *k, uint64_t file_bytes, struct lutra_error 
     return 0;
 }
 
-static int open_file(struct kept *k, uint64_t key, struct lutra_error *err)
+static int open_file(struct checkpoint *k, uint64_t key, struct lutra_error *err)
 {
     struct stat st;
     char head[HEAD], found[HEAD];
@@ -105,7 +105,7 @@ static int open_file(struct kept *k, uint64_t key, struct lutra_error *err)
 }
 
 /* It goes with its descriptor. */
-static int open_nameless(struct kept *k, struct lutra_error *err)
+static int open_nameless(struct checkpoint *k, struct lutra_error *err)
 {
     k->fd = mkstemp(k->path);
     if (k->fd < 0) return lutra_fail(err, LUTRA_E_IO, "%s: %s", k->path, strerror(errno));
@@ -114,24 +114,24 @@ static int open_nameless(struct kept *k, struct lutra_error *err)
     return 0;
 }
 
-int kept_open(struct kept **out, const char *model, const uint64_t *key, struct lutra_error *err)
+int checkpoint_open(struct checkpoint **out, const char *model, const uint64_t *key, struct lutra_error *err)
 {
     static const char suffix[] = ".calibrated", random[] = "-XXXXXX";
-    struct kept *k = *out = calloc(1, sizeof *k);
+    struct checkpoint *k = *out = calloc(1, sizeof *k);
     size_t room = strlen(model) + sizeof suffix + sizeof random;
-    if (k) *k = (struct kept){.fd = -1, .nameless = !key, .path = malloc(room)};
+    if (k) *k = (struct checkpoint){.fd = -1, .nameless = !key, .path = malloc(room)};
     int rc = k && k->path ? 0 : lutra_fail(err, LUTRA_E_NO_MEMORY, "%s: no memory", model);
     if (rc == 0) {
         snprintf(k->path, room, "%s%s%s", model, suffix, key ? "" : random);
         rc = key ? open_file(k, *key, err) : open_nameless(k, err);
     }
-    if (rc < 0) kept_close(out, false);
+    if (rc < 0) checkpoint_close(out, false);
     return rc;
 }
 
-void kept_close(struct kept **kept, bool remove)
+void checkpoint_close(struct checkpoint **checkpoint, bool remove)
 {
-    struct kept *k = *kept;
+    struct checkpoint *k = *checkpoint;
     if (!k) return;
     if (remove && !k->nameless) unlink(k->path);
     if (k->fd >= 0) close(k->fd);
@@ -139,33 +139,34 @@ void kept_close(struct kept **kept, bool remove)
     free(k->at);
     free(k->path);
     free(k);
-    *kept = NULL;
+    *checkpoint = NULL;
 }
 
-int kept_count(const struct kept *k)
+int checkpoint_count(const struct checkpoint *k)
 {
     return k->n_record;
 }
 
-static int find(const struct kept *k, uint64_t tensor, uint64_t row)
+static int find(const struct checkpoint *k, uint64_t tensor, uint64_t row)
 {
     for (int i = 0; i < k->n_record; i++)
         if (k->record[i].tensor == tensor && k->record[i].row == row) return i;
     return -1;
 }
 
-bool kept_has(const struct kept *k, uint64_t tensor, uint64_t row)
+bool checkpoint_has(const struct checkpoint *k, uint64_t tensor, uint64_t row)
 {
     return find(k, tensor, row) >= 0;
 }
 
-bool kept_read(const struct kept *k, uint64_t tensor, uint64_t row, void *bytes, size_t n)
+bool checkpoint_read(const struct checkpoint *k, uint64_t tensor, uint64_t row, void *bytes, size_t n)
 {
     int i = find(k, tensor, row);
     return i >= 0 && k->record[i].n == n && read_at(k->fd, bytes, n, k->at[i]);
 }
 
-int kept_add(struct kept *k, uint64_t tensor, uint64_t row, const void *bytes, size_t n, struct lutra_error *err)
+int checkpoint_add(
+    struct checkpoint *k, uint64_t tensor, uint64_t row, const void *bytes, size_t n, struct lutra_error *err)
 {
     struct record r = {tensor, row, n, hash_parts(bytes, n)};
     if (!write_at(k->fd, &r, sizeof r, k->end) || !write_at(k->fd, bytes, n, k->end + sizeof r))
