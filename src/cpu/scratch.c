@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * The device's scratch for steps up to a size: one arena, laid out when a session opens, so that steps allocate
+ * The device's scratch for passes up to a size: one arena, laid out when a session opens, so that passes allocate
  * nothing.
  */
 #include "cpu/program_impl.h"
@@ -123,9 +123,9 @@ static int lay_out(struct cpu_scratch *s, size_t n_thread, struct lutra_error *e
             return lutra_fail(err, LUTRA_E_NO_MEMORY, "cpu: the scratch of a pass is too large");
         }
     }
-    TRY(arena_open(&s->memory, "cpu step scratch", total, ARENA_HUGE_LATER, err));
+    TRY(arena_open(&s->memory, "cpu pass scratch", total, ARENA_HUGE_LATER, err));
     for (int i = 0; i < N_PIECE; i++) {
-        if (bytes[i]) TRY(arena_take(&s->memory, bytes[i], "cpu step scratch", &at[i], err));
+        if (bytes[i]) TRY(arena_take(&s->memory, bytes[i], "cpu pass scratch", &at[i], err));
     }
     for (int i = 0; i < ACT_FORMS; i++) s->act[i] = at[ACT + i];
     s->attention = at[ATTENTION];

@@ -142,7 +142,7 @@ static void no_allocation_while_speculating(void **state)
     fixture_close(&f);
 }
 
-/* Everything from the file to the first step, as one call that may run out of memory at any point. */
+/* Everything from the file to the first pass, as one call that may run out of memory at any point. */
 static int open_all(void *path)
 {
     lutra_runtime *rt = NULL;
@@ -215,7 +215,7 @@ static int submit_all(void *arg)
     }
     for (int n_active = 1; n_active;)
         if (lutra_step(s, &n_active, NULL) < 0) ended = LUTRA_E_NO_MEMORY;
-    return rc < 0 ? rc : ended; /* a mask is made in a step: its failure ends the sample */
+    return rc < 0 ? rc : ended; /* a mask is made in a pass: its failure ends the sample */
 }
 
 static void a_request_that_fails_frees_its_own(void **state)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
  * What a whole model needs beside products: embeddings, the cache, chosen rows, gates, biases, the head, attention from
- * the tables of a step.  Against plain C, and emulator and Hexagon binary bit for bit.
+ * the tables of a pass.  Against plain C, and emulator and Hexagon binary bit for bit.
  */
 #include <stdarg.h>
 #include <stddef.h>

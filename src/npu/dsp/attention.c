@@ -391,20 +391,20 @@ static void tiles_of_thread(struct isa *isa, void *user, uint32_t thread, uint32
 {
     struct section *s = user;
     const struct npu_op *op = s->op;
-    const uint8_t *step = isa_ptr(op->rows), *group = step + s_load_u32(step + 8);
+    const uint8_t *pass = isa_ptr(op->rows), *group = pass + s_load_u32(pass + 8);
     struct job j = {.op = op, .tcm = isa_ptr(s->machine->tcm_start), .table = isa_ptr(s->machine->tcm_start)};
     npu_attention_plan(op->n, s->machine->tcm_kept + thread * s->area_bytes, s->machine->tcm_bytes, &j.plan);
     j.n_tiles = (op->n + 31) / 32;
-    j.segments = step + s_load_u32(step + 12), j.runs = step + s_load_u32(step + 16);
-    j.masks = step + s_load_u32(step + 20);
-    j.n_kv_heads = s_load_u32(step + 24), j.n_heads = s_load_u32(step + 28);
+    j.segments = pass + s_load_u32(pass + 12), j.runs = pass + s_load_u32(pass + 16);
+    j.masks = pass + s_load_u32(pass + 20);
+    j.n_kv_heads = s_load_u32(pass + 24), j.n_heads = s_load_u32(pass + 28);
     for (uint32_t r = 0, batch = 0, head = 0; r < ROWS; r++) {
         j.batch_of[r] = (uint8_t)batch;
         if (++head == j.n_heads) head = 0, batch++;
     }
     clear_padding(isa, &j);
     uint32_t next = thread; /* tiles until this thread's next one */
-    for (uint32_t g = s_load_u32(step + 4); g; g--, group += sizeof(struct npu_group)) {
+    for (uint32_t g = s_load_u32(pass + 4); g; g--, group += sizeof(struct npu_group)) {
         j.row = s_load_u32(group), j.n_batch = s_load_u32(group + 4), j.n_rows = j.n_batch * j.n_heads;
         j.segment = s_load_u32(group + 8), j.n_segment = s_load_u32(group + 12);
         if (!j.n_batch || j.n_batch > ROWS || j.n_rows > ROWS) {

@@ -135,7 +135,7 @@ static void any_of_them_may_be_lost(void **state)
     }
 }
 
-/* Two sessions of a model: one loses a device, and the other finds another plan at its next step. */
+/* Two sessions of a model: one loses a device, and the other finds another plan at its next pass. */
 static void another_session_follows(void **state)
 {
     (void)state;

@@ -96,7 +96,7 @@ static void results_of_every_kind_agree(void **state)
     shut(&npu);
 }
 
-/* The NPU's attention reads halves: another cache is refused when the session opens, not in a step. */
+/* The NPU's attention reads halves: another cache is refused when the session opens, not in a pass. */
 static void another_cache_type_is_refused(void **state)
 {
     (void)state;
@@ -193,7 +193,7 @@ static void massive_activations_stay_finite(void **state)
     remove(path);
 }
 
-/* The NPU goes away after six tokens: the step is done again on the CPU and the answer goes on. */
+/* The NPU goes away after six tokens: the pass is done again on the CPU and the answer goes on. */
 static void a_lost_npu_is_followed_by_the_cpu(void **state)
 {
     (void)state;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * A step that ends before its work does: cancelled between two messages, or failed in one.  What was sent is waited
- * for, the rest is never sent, no result of it is believed, and the next step is that of an undisturbed session.
+ * A pass that ends before its work does: cancelled between two messages, or failed in one.  What was sent is waited
+ * for, the rest is never sent, no result of it is believed, and the next pass is that of an undisturbed session.
  */
 #include "device_fixture.h"
 

@@ -102,7 +102,7 @@ static void chats_beside_each_other(void **state)
     fixture_close(&f);
 }
 
-/* What was kept goes when the running need it, and not one step fails. */
+/* What was kept goes when the running need it, and not one pass fails. */
 static void the_past_gives_way(void **state)
 {
     (void)state;

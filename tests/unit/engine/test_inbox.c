@@ -116,7 +116,7 @@ static void *serve(void *arg)
     while (!atomic_load(&all.ends) || n_active > 0) {
         int rc = lutra_wait(&all.s, 1, LUTRA_WAIT_FOREVER);
         if (rc == 1) rc = lutra_step(all.s, &n_active, &err);
-        if (rc < 0) return "a step or a wait failed";
+        if (rc < 0) return "a pass or a wait failed";
     }
     return NULL;
 }

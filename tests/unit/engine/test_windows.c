@@ -77,7 +77,7 @@ static void check_shape(const char *shape)
             feed(p.s[i], seq[i], 0, N_PROMPT - 9 * (int)k, steps[k], i ? b : a);
         }
         assert_memory_equal(a, b, sizeof a);
-        for (int i = 0; i < 2; i++) { /* forks, one of them a little behind the tip, and a step of each */
+        for (int i = 0; i < 2; i++) { /* forks, one of them a little behind the tip, and a pass of each */
             int n = N_PROMPT - 9 * (int)k - 60 * (int)(k % 2);
             OK(lutra_seq_fork(p.s[i], seq[i], n, 0, &fork[i], err));
             draft(p.s[i], fork[i], n, tree[i]);
