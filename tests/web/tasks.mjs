@@ -2,8 +2,6 @@
 // at its end, in the page's own thread (42 ms of the 2 MB that 10,000 tokens are).
 import { spawn } from "node:child_process";
 import fs from "node:fs";
-import os from "node:os";
-import path from "node:path";
 
 // A program's line that matches; its first group.
 function says(program, pattern) {
@@ -41,9 +39,9 @@ const pause = (ms) => new Promise((resolve) => setTimeout(resolve, ms));
 
 // The tasks of the page's thread from `first`, evaluated in it when it is `ready`, until it is no longer `busy`: their
 // milliseconds of processor time, which other programs do not count in, and by the clock, longest first; then `last`.
-// Socket: a class of web sockets.  ready, first, busy, last: JavaScript.
-export async function taskTimes(Socket, chromium, url, { ready, first, busy, last }) {
-  const folder = fs.mkdtempSync(path.join(os.tmpdir(), "lutra-page-"));
+// Socket: a class of web sockets; folder: Chromium's own, emptied.  ready, first, busy, last: JavaScript.
+export async function taskTimes(Socket, chromium, folder, url, { ready, first, busy, last }) {
+  fs.rmSync(folder, { recursive: true, force: true });
   const program = spawn(chromium, ["--headless", "--no-sandbox", "--remote-debugging-port=0", `--user-data-dir=${folder}`,
     "--window-size=1280,800", "about:blank"], { stdio: ["ignore", "ignore", "pipe"] });
   const ended = new Promise((resolve) => program.on("exit", resolve));
@@ -70,6 +68,5 @@ export async function taskTimes(Socket, chromium, url, { ready, first, busy, las
   } finally {
     program.kill();
     await ended;
-    fs.rmSync(folder, { recursive: true, force: true, maxRetries: 20, retryDelay: 200 });
   }
 }

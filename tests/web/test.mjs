@@ -352,7 +352,7 @@ await test("keyboard only", async () => {
 });
 
 await test("10,000 tokens", async () => {
-  const { processor, clock, seen } = await taskTimes(WebSocket, chromium, server.url, {
+  const { processor, clock, seen } = await taskTimes(WebSocket, chromium, path.join(folder, "profile"), server.url, {
     ready: `document.querySelector("#model")?.options.length > 0`,
     first: `document.querySelector("#prompt").value = "long"; document.querySelector("#send").click()`,
     busy: `document.querySelector("#messages").getAttribute("aria-busy") === "true"`,
