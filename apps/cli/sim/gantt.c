@@ -29,9 +29,9 @@ static void draw_op(struct buffer *out, const json_t *op, const char *device, do
         device[0] == 'g'   ? "#36c"
         : device[0] == 'n' ? "#c63"
                            : "#393",
-        op, us);
-    if (w > 8.0 * (double)strlen(op))
-        buffer_print(out, "<text x='%.1f' y='%.0f' fill='#fff'>%s</text>\n", x + 4, y + BAR / 2.0 + 4, op);
+        name, us);
+    if (w > 8.0 * (double)strlen(name))
+        buffer_print(out, "<text x='%.1f' y='%.0f' fill='#fff'>%s</text>\n", x + 4, y + BAR / 2.0 + 4, name);
 }
 
 /* The head is no part of a layer. */
