@@ -386,6 +386,6 @@ void device_set_close(struct device_set *all)
 bool device_set_shares(const struct device_set *all)
 {
     int n = 0;
-    for (int i = 0; i < all->n_device; i++) n += all->device[i]->caps.speed > 0 || all->device[i]->caps.by_class;
+    for (int i = 0; i < all->n_device; i++) n += plan_part_is_said(all->device[i]);
     return n > 1;
 }

@@ -74,7 +74,7 @@ static bool shares(const lutra_model *m, bool some)
     struct device *device[PLAN_DEVICES];
     int n = 0;
     for (int i = model_devices(m, device) - 1; i >= 0; i--)
-        n += device[i]->caps.speed > 0 || ((some || m->mixes) && device[i]->caps.shares) || device[i]->caps.by_class;
+        n += plan_part_is_said(device[i]) || ((some || m->mixes) && device[i]->caps.shares);
     return n > 1;
 }
 

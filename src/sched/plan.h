@@ -108,6 +108,8 @@ int plan_team(const struct op_list *list, const struct op *op, struct device *co
     const struct plan_cut *cut, struct device *team[PLAN_PARTS], struct share share[PLAN_PARTS], int *n_op,
     struct lutra_error *err);
 
+/* Whether it is said how much of an operation a device computes: by its caps.speed, or by class of rows. */
+bool plan_part_is_said(const struct device *device);
 /* Whether some of these devices prepare weights of their own, so that a row may have other numbers on each. */
 bool plan_devices_differ(struct device *const *device, int n_device);
 /* All that can share: by caps.speed, those that say none one part each; where caps.by_class says so, bulk rows by

@@ -227,6 +227,11 @@ int plan_stretch(const struct op_list *list, const struct op *op)
 
 /* ---- devices whose numbers differ ---- */
 
+bool plan_part_is_said(const struct device *device)
+{
+    return device->caps.speed > 0 || device->caps.by_class;
+}
+
 bool plan_devices_differ(struct device *const *device, int n_device)
 {
     const struct device *store = NULL;
@@ -246,7 +251,7 @@ struct plan_cut plan_cut_evenly(struct device *const *device, int n_device)
         const struct device_caps *caps = &device[i]->caps;
         cut.device[cut.n] = device[i];
         cut.by_class |= caps->by_class;
-        cut.part[cut.n] = caps->speed > 0 || caps->by_class ? caps->speed : 1;
+        cut.part[cut.n] = plan_part_is_said(device[i]) ? caps->speed : 1;
         cut.bulk[cut.n] = caps->by_class ? caps->bulk_speed : cut.part[cut.n];
         cut.n++;
     }
