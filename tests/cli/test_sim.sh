@@ -27,8 +27,9 @@ for key in ('ttft_ms', 'decode_tokens_per_s', 'decode_j_per_token'):
 assert all(s['gpu_us'] == 0 or s['npu_us'] == 0 for s in d['prompt_layer'])" 'a file as JSON'
 expect_json "$WORK/plan.svg" "
 import xml.dom.minidom
-bars = xml.dom.minidom.parse('$WORK/plan.svg').getElementsByTagName('rect')
-assert len(bars) > 15" 'a picture'
+picture = xml.dom.minidom.parse('$WORK/plan.svg')
+titles = [t.firstChild.data.split(':')[0] for t in picture.getElementsByTagName('title')]
+assert len(picture.getElementsByTagName('rect')) > 15 and {'qkv', 'o', 'down'} <= set(titles), titles" 'a picture'
 lutra sim --svg "$WORK/no/such.svg"
 expect_code 1 'a picture that cannot be written'
 
