@@ -396,16 +396,16 @@ int profile_measure(struct maker *m, enum pass_class rows, struct lutra_error *e
 {
     struct profile_pass *pass = &m->out->pass[rows];
     begin_class(m, rows);
-    uint64_t first_us = clock_now_us(m->how->clock);
+    const double start_us = now_us(m);
     TRY(rows == PASS_MANY ? find_rows(m, err) : find_alone(m, rows, err));
     for (unsigned set = 1; set < 1u << m->out->n_device; set++)
         for (int point = 0; !solve_is_one(set) && point < PROFILE_POINTS; point++)
             TRY(add_trial(m, rows, set, point, err));
-    first_us = clock_now_us(m->how->clock) - first_us;
-    repeat(m, rows, (double)first_us);
+    const double first_us = now_us(m) - start_us;
+    repeat(m, rows, first_us);
     /* In turn, so that what disturbs the machine for a while is not all of one trial's. */
     for (int k = 1; k < pass->reps; k++) {
-        if (now_us(m) + (double)first_us > m->until_us) pass->reps = k;
+        if (now_us(m) + first_us > m->until_us) pass->reps = k;
         for (int i = 0; k < pass->reps && i < m->n_trial; i++) TRY(run_trial(m, rows, &m->trial[i], k, err));
     }
     for (int i = 0; i < m->n_trial; i++) keep_times(m, rows, &m->trial[i], pass->reps);

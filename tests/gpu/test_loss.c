@@ -156,10 +156,7 @@ static void check(const char *path, int fail_submit, int fail_wait, int fail_end
             got.n);
     bool lost = strstr(log.text, "vulkan is lost") != NULL;
     if (lost != (calls.with != VK_TIMEOUT || calls.stands)) fail_msg("is it lost?  The log says: %s", log.text);
-    const char *line = strstr(log.text, "the pass that lost vulkan is done, ");
-    assert_int_equal(line != NULL, lost);
-    double ms = line ? atof(strstr(line, "done, ") + 6) : 0; /* how long the next token took */
-    if (ms > slowest_ms) slowest_ms = ms;
+    fixture_note_loss(log.text, "vulkan", lost, &slowest_ms);
     n_lost += lost;
 }
 

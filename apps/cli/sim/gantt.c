@@ -34,8 +34,7 @@ static void draw_op(struct buffer *out, const json_t *op, const char *device, do
         buffer_print(out, "<text x='%.1f' y='%.0f' fill='#fff'>%s</text>\n", x + 4, y + BAR / 2.0 + 4, name);
 }
 
-/* The head is no part of a layer. */
-static bool is_beyond(const json_t *all, const json_t *op)
+bool sim_is_beyond(const json_t *all, const json_t *op)
 {
     return strcmp(json_string_value(json_object_get(all, "timeline_of")), "layer") == 0 &&
            strcmp(json_string_value(json_object_get(op, "op")), "head") == 0;
@@ -55,7 +54,8 @@ static void draw_layer(struct buffer *out, const json_t *all, const char *key, c
         double y = top + 10 + d * (BAR + 6);
         buffer_print(out, "<text x='%d' y='%.0f' text-anchor='end'>%.3s</text>\n", LEFT - 8, y + BAR / 2.0 + 4,
             sim_processors[d]);
-        json_array_foreach((json_t *)ops, i, op) if (!is_beyond(all, op)) draw_op(out, op, sim_processors[d], whole, y);
+        json_array_foreach((json_t *)ops, i, op) if (!sim_is_beyond(all, op))
+            draw_op(out, op, sim_processors[d], whole, y);
     }
 }
 

@@ -137,12 +137,6 @@ static void print_placement(const json_t *op)
 
 enum { GANTT = 64 };
 
-/* The head is no part of a layer. */
-static bool is_beyond(const json_t *all, const json_t *op)
-{
-    return strcmp(text(all, "timeline_of"), "layer") == 0 && strcmp(text(op, "op"), "head") == 0;
-}
-
 /* One device's share of the layer's time, a character for each 1 / GANTT of it. */
 static void print_bar(const json_t *all, const json_t *ops, const char *device, double whole)
 {
@@ -155,7 +149,7 @@ static void print_bar(const json_t *all, const json_t *ops, const char *device, 
     {
         double us = sim_number(op, device), from = sim_number(op, "start_us") + sim_number(op, "hand_over_us");
         const char *name = text(op, "op");
-        if (is_beyond(all, op)) continue;
+        if (sim_is_beyond(all, op)) continue;
         for (int x = (int)(GANTT * from / whole); us > 0 && x < GANTT && x < GANTT * (from + us) / whole; x++)
             line[x] = name[0];
     }
@@ -171,7 +165,7 @@ static void print_layer(const json_t *all, const char *key, const char *title)
     printf("\n%s\n", title);
     json_array_foreach((json_t *)ops, i, op)
     {
-        if (!is_beyond(all, op)) whole = sim_number(op, "start_us") + sim_number(op, "us");
+        if (!sim_is_beyond(all, op)) whole = sim_number(op, "start_us") + sim_number(op, "us");
         print_placement(op);
         printf("\n");
     }

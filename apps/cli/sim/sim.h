@@ -3,6 +3,7 @@
 #define LUTRA_CLI_SIM_H
 
 #include <jansson.h>
+#include <stdbool.h>
 
 /* sim.c: a member's number; 0: there is none. */
 double sim_number(const json_t *o, const char *key);
@@ -11,6 +12,8 @@ double sim_number(const json_t *o, const char *key);
 enum { SIM_PROCESSORS = 3 };
 extern const char *const sim_processors[SIM_PROCESSORS];
 int sim_used(const json_t *ops);
+/* gantt.c: not in the picture: the head, which is no part of a layer, where that is what is drawn. */
+bool sim_is_beyond(const json_t *all, const json_t *op);
 
 /* gantt.c: a layer of the prompt and one of the reply, a bar for each operation and processor.  An exit code. */
 int sim_write_svg(const json_t *all, const char *path);

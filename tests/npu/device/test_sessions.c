@@ -303,13 +303,6 @@ static int set_ends(const struct fixture *f, const long *calls, enum way way)
 
 static double slowest_ms; /* of the passes that lost one */
 
-static void note_time(const struct lines *log, bool lost)
-{
-    const char *line = strstr(log->text, "the pass that lost "), *at = line ? strstr(line, " is done, ") : NULL;
-    assert_int_equal(at != NULL, lost);
-    if (at && atof(at + 10) > slowest_ms) slowest_ms = atof(at + 10);
-}
-
 /* An answer of devices that go: those that have gone are in no plan any more. */
 static void answer_until(
     struct shared on, const long *calls, enum way way, int max_tokens, struct lines *log, struct text *out)
@@ -330,7 +323,7 @@ static void answer_until(
         lost |= !end[k].left;
         if (!end[k].left && !strstr(log->text, says[way])) fail_msg("the log: %s", log->text);
     }
-    note_time(log, lost);
+    fixture_note_loss(log->text, NULL, lost, &slowest_ms);
     shut(&f);
 }
 
@@ -477,7 +470,7 @@ static void lost_while_it_shares(struct shared on)
         assert_memory_equal(&want, &got, sizeof got);
         assert_false(model_uses(f.model, &npu_of(&f)->base));
         if (!strstr(log.text, says[KILLED])) fail_msg("the log: %s", log.text);
-        note_time(&log, true);
+        fixture_note_loss(log.text, NULL, true, &slowest_ms);
         shut(&f);
         assert_int_equal(newest_child(), 0);
     }

@@ -166,13 +166,7 @@ static bool lose(const char *path, int at, long call, int n, const struct answer
     if (memcmp(want, &got, sizeof got)) fail_msg("cluster %d lost at call %ld: another answer", at, call);
     bool lost = !failing.calls_left;
     assert_int_equal(is_planned(&f, d), !lost);
-    const char *line =
-        strstr(said, at == 1 ? "the pass that lost cpu:1 is done, " : "the pass that lost cpu:0-1 is done, ");
-    assert_int_equal(line != NULL, lost);
-    if (lost) { /* how long the next token took */
-        double ms = atof(strstr(line, "done, ") + 6);
-        if (ms > slowest_ms) slowest_ms = ms;
-    }
+    fixture_note_loss(said, at == 1 ? "cpu:1" : "cpu:0-1", lost, &slowest_ms);
     d->ops = failing.ops;
     close_clusters(&f);
     return lost;
