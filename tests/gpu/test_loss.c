@@ -3,13 +3,14 @@
  * A GPU that is lost at any call of a request, where it computes all or shares products with the CPU: the CPU goes on
  * from the last commit, and the answer is that of an undisturbed one, no token twice, none missing.
  */
+#include "loss_fixture.h"
 #include "model_fixture.h"
 
 #include "engine/model.h"
 #include "engine/runtime.h"
 #include "gpu/device_impl.h"
 
-enum { MOST_TOKENS = 64, N_TOKENS = 10, N_ASKED = 40, RANDOM_LONG = 200 };
+enum { MOST_TOKENS = 64, N_TOKENS = 10, N_ASKED = 40, RANDOM_LONG = 200, FIRST_LOST = 8 };
 
 /* Devices, and how they share products; NULL: they do not. */
 static const struct way {
@@ -34,7 +35,9 @@ static int first; /* token of the prompt: of some prompts the answer is short */
 
 static VKAPI_ATTR VkResult VKAPI_CALL submit(VkQueue queue, uint32_t n, const VkSubmitInfo *info, VkFence fence)
 {
-    return ++calls.n_submit == calls.fail_submit ? VK_ERROR_DEVICE_LOST : calls.submit(queue, n, info, fence);
+    if (++calls.n_submit != calls.fail_submit) return calls.submit(queue, n, info, fence);
+    loss_begins();
+    return VK_ERROR_DEVICE_LOST;
 }
 
 /* A real GPU does not reach into this process's memory once it is gone; Mesa's threads do until they have ended. */
@@ -42,7 +45,9 @@ static VKAPI_ATTR VkResult VKAPI_CALL wait_for(VkDevice device, const VkSemaphor
 {
     VkResult rc = calls.wait(device, info, ns);
     calls.patience_ns = ns;
-    return ++calls.n_wait == calls.fail_wait ? calls.with : rc;
+    if (++calls.n_wait != calls.fail_wait) return rc;
+    loss_begins();
+    return calls.with;
 }
 
 static VKAPI_ATTR VkResult VKAPI_CALL counter(VkDevice device, VkSemaphore semaphore, uint64_t *value)
@@ -54,7 +59,9 @@ static VKAPI_ATTR VkResult VKAPI_CALL counter(VkDevice device, VkSemaphore semap
 
 static VKAPI_ATTR VkResult VKAPI_CALL end(VkCommandBuffer commands)
 {
-    return ++calls.n_end == calls.fail_end ? VK_ERROR_DEVICE_LOST : calls.end(commands);
+    if (++calls.n_end != calls.fail_end) return calls.end(commands);
+    loss_begins();
+    return VK_ERROR_DEVICE_LOST;
 }
 
 struct lines {
@@ -66,6 +73,7 @@ static void keep_line(void *user, enum lutra_log_level level, const char *line)
     struct lines *l = user;
     size_t n = strlen(l->text);
     (void)level;
+    loss_hear(line);
     snprintf(l->text + n, sizeof l->text - n, "%s\n", line);
 }
 
@@ -137,14 +145,17 @@ static void ask_once(
     calls.counter = vk->GetSemaphoreCounterValue, vk->GetSemaphoreCounterValue = counter;
     calls.end = vk->EndCommandBuffer, vk->EndCommandBuffer = end;
     calls.fail_submit = fail_submit, calls.fail_wait = fail_wait, calls.fail_end = fail_end, calls.with = with;
+    loss.gone_ms = 0;
+    const double start_ms = loss_clock_ms();
     ask(s, out);
+    if (!fail_submit && !fail_wait && !fail_end) loss.calm_ms = loss_clock_ms() - start_ms;
     lutra_session_close(&s);
     lutra_model_close(&model);
     lutra_runtime_close(&rt);
 }
 
-static double slowest_ms;
 static int n_lost;
+static struct loss_held held; /* behind the first few */
 
 static void check(const char *path, int fail_submit, int fail_wait, int fail_end, const struct answer *want)
 {
@@ -156,8 +167,19 @@ static void check(const char *path, int fail_submit, int fail_wait, int fail_end
             got.n);
     bool lost = strstr(log.text, "vulkan is lost") != NULL;
     if (lost != (calls.with != VK_TIMEOUT || calls.stands)) fail_msg("is it lost?  The log says: %s", log.text);
-    fixture_note_loss(log.text, "vulkan", lost, &slowest_ms);
+    loss_check_log(log.text, "vulkan", lost);
     n_lost += lost;
+    if (lost && n_lost == FIRST_LOST) held = loss_held_now();
+}
+
+static void report(const char *where)
+{
+    print_message("%s %s: lost %d times, %s; the next token took %.0f ms at most\n", way->device,
+        way->split ? way->split : "", n_lost, where, loss.slowest_ms);
+    assert_true(n_lost > FIRST_LOST);
+    loss_check_time(way->device);
+    loss_check_held(way->device, held);
+    n_lost = 0;
 }
 
 /* A prompt whose answer has so many tokens: to `want`. */
@@ -175,22 +197,21 @@ static void lose_at_calls(const char *path)
 {
     struct answer want;
     const int step = way->split && !getenv("LUTRA_TEST_LONG") ? 7 : 1;
-    slowest_ms = n_lost = 0;
+    char where[64];
     find_prompt(path, &want);
     int n_submit = calls.n_submit, n_wait = calls.n_wait, n_end = calls.n_end;
     assert_true(n_submit >= n_tokens && n_wait >= n_tokens);
     for (int i = 1; i <= n_submit; i += step) check(path, i, 0, 0, &want);
     for (int i = 1; i <= n_wait; i += step) check(path, 0, i, 0, &want);
     check(path, 0, 0, n_end, &want);
-    print_message("%s %s: lost %d times, at %d submits and %d waits; the next token took %.0f ms at most\n",
-        way->device, way->split ? way->split : "", n_lost, n_submit, n_wait, slowest_ms);
+    snprintf(where, sizeof where, "at %d submits and %d waits", n_submit, n_wait);
+    report(where);
 }
 
 static void lose_in_a_long_answer(const char *path)
 {
     struct answer want;
     uint32_t seed = 3;
-    slowest_ms = n_lost = 0;
     n_tokens = MOST_TOKENS;
     find_prompt(path, &want);
     const int n_submit = calls.n_submit, n_wait = calls.n_wait;
@@ -199,8 +220,7 @@ static void lose_in_a_long_answer(const char *path)
         const int at = (int)((seed >> 8) % (uint32_t)(n_submit + n_wait)) + 1;
         check(path, at <= n_submit ? at : 0, at <= n_submit ? 0 : at - n_submit, 0, &want);
     }
-    print_message("%s %s: lost %d times in %d tokens; the next token took %.0f ms at most\n", way->device,
-        way->split ? way->split : "", n_lost, n_tokens, slowest_ms);
+    report("in 64 tokens");
     n_tokens = N_TOKENS;
 }
 

@@ -5,6 +5,7 @@
  * name.
  */
 #include "device_fixture.h"
+#include "loss_fixture.h"
 
 #include <signal.h>
 
@@ -25,6 +26,12 @@ static bool is_by_class(struct shared on)
     return on.split && strchr(on.split, '/');
 }
 
+static void hear(void *user, enum lutra_log_level level, const char *line)
+{
+    loss_hear(line);
+    keep_line(user, level, line);
+}
+
 static void open_model(
     struct fixture *f, const char *path, struct shared on, int window_kib, int n_ctx, struct lines *log)
 {
@@ -35,7 +42,7 @@ static void open_model(
     memset(f, 0, sizeof *f);
     rs.device = on.device, rs.split = on.split;
     rs.n_threads = 2;
-    rs.log = log ? keep_line : NULL, rs.log_user = log;
+    rs.log = log ? hear : NULL, rs.log_user = log;
     ss.n_seq = 2, ss.n_ctx = n_ctx, ss.n_batch = is_by_class(on) ? 64 : 8, ss.n_out = 2;
     rs.npu_window_bytes = (uint64_t)window_kib << 10;
     rs.npu_program = NPU_PROGRAM;
@@ -264,7 +271,7 @@ static struct {
 static int poll_end(int which, struct npu_session *s, struct lutra_error *err)
 {
     end[which].n++;
-    if (end[which].left > 0) end[which].left--;
+    if (end[which].left > 0 && !--end[which].left) loss_begins();
     if (!end[which].left && end[which].way == ENDED)
         return lutra_fail(err, LUTRA_E_DEVICE_LOST, "npu-sim: switched off");
     if (!end[which].left && end[which].way == SILENT) return 0;
@@ -301,8 +308,6 @@ static int set_ends(const struct fixture *f, const long *calls, enum way way)
     return n;
 }
 
-static double slowest_ms; /* of the passes that lost one */
-
 /* An answer of devices that go: those that have gone are in no plan any more. */
 static void answer_until(
     struct shared on, const long *calls, enum way way, int max_tokens, struct lines *log, struct text *out)
@@ -314,7 +319,10 @@ static void answer_until(
     const int n = set_ends(&f, calls, way);
     assert_int_equal(plan_mixes(&f.model->plan), on.split != NULL);
     assert_int_equal(f.model->plan.by_class, is_by_class(on));
+    loss.gone_ms = 0;
+    const double start_ms = loss_clock_ms();
     answer_at(&f, 0, max_tokens, out);
+    const double took_ms = loss_clock_ms() - start_ms;
     for (int i = 0, k = 0; i < f.rt->devices.n_device; i++) {
         if (f.rt->devices.device[i] == f.rt->devices.cpu) continue;
         assert_int_equal(model_uses(f.model, f.rt->devices.device[i]), end[k++].left != 0);
@@ -323,7 +331,8 @@ static void answer_until(
         lost |= !end[k].left;
         if (!end[k].left && !strstr(log->text, says[way])) fail_msg("the log: %s", log->text);
     }
-    fixture_note_loss(log->text, NULL, lost, &slowest_ms);
+    if (!lost) loss.calm_ms = took_ms;
+    loss_check_log(log->text, NULL, lost);
     shut(&f);
 }
 
@@ -372,15 +381,18 @@ static void an_answer_outlives_its_npu(void **state)
         assert_memory_equal(&want, &got, sizeof got);
         const long n[] = {end[0].n, end[1].n};
         int n_place = getenv("LUTRA_TEST_LONG") ? LOST_PLACES_LONG : lists[l].split ? LOST_PLACES / 2 : LOST_PLACES;
-        slowest_ms = 0;
+        struct loss_held held = {0};
         for (int i = 0; i < n_place; i++) {
             const long at[] = {1 + below(&seed, n[0]), 1 + below(&seed, n[1])};
             answer_until(lists[l], at, i % 2 ? SILENT : ENDED, n_tokens(), &log, &got);
             if (memcmp(&want, &got, sizeof got))
                 fail_msg("%s lost at %ld of %ld: '%s'", lists[l].device, at[0], n[0], got.bytes[0]);
+            if (i == 0) held = loss_held_now();
         }
         print_message("%s %s: lost %d times; the next token took %.0f ms at most\n", lists[l].device,
-            lists[l].split ? lists[l].split : "", n_place, slowest_ms);
+            lists[l].split ? lists[l].split : "", n_place, loss.slowest_ms);
+        loss_check_time(lists[l].device);
+        loss_check_held(lists[l].device, held);
         if (getenv("LUTRA_TEST_LONG") && is_by_class(lists[l])) lose_in_two_passes(lists[l]);
     }
     question = SHORT;
@@ -456,7 +468,6 @@ static void lost_while_it_shares(struct shared on)
     uint32_t seed = 9;
     question = is_by_class(on) ? LONG : SHORT;
     text_of_cpu(&want);
-    slowest_ms = 0;
     for (int i = 0; i < n_place; i++) {
         struct fixture f;
         const long at = 1 + below(&seed, 200);
@@ -470,12 +481,13 @@ static void lost_while_it_shares(struct shared on)
         assert_memory_equal(&want, &got, sizeof got);
         assert_false(model_uses(f.model, &npu_of(&f)->base));
         if (!strstr(log.text, says[KILLED])) fail_msg("the log: %s", log.text);
-        fixture_note_loss(log.text, NULL, true, &slowest_ms);
+        loss_check_log(log.text, NULL, true);
         shut(&f);
         assert_int_equal(newest_child(), 0);
     }
     print_message(
-        "%s %s: killed %d times; the next token took %.0f ms at most\n", on.device, on.split, n_place, slowest_ms);
+        "%s %s: killed %d times; the next token took %.0f ms at most\n", on.device, on.split, n_place, loss.slowest_ms);
+    loss_check_time(on.device);
     question = SHORT;
 }
 

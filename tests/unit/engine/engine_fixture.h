@@ -52,21 +52,6 @@ static inline const struct lutra_session_experiment *fixture_row_cost(float x)
     return &cost;
 }
 
-/* The log tells of the pass that lost a device (NULL: any) if and only if one is lost.  How long it took, which is how
- * long the next token did, goes into *slowest_ms if it is more. */
-static inline void fixture_note_loss(const char *log, const char *device, bool lost, double *slowest_ms)
-{
-    static const char begins[] = "the pass that lost ", ends[] = " is done, ";
-    const char *line = strstr(log, begins), *at = line ? strstr(line, ends) : NULL;
-    assert_int_equal(at != NULL, lost);
-    if (!at) return;
-    const char *name = line + strlen(begins);
-    if (device && (strncmp(name, device, strlen(device)) != 0 || name + strlen(device) != at))
-        fail_msg("%s is lost.  The log says: %s", device, line);
-    double ms = atof(at + strlen(ends));
-    if (ms > *slowest_ms) *slowest_ms = ms;
-}
-
 /* A model's file in another type of weights. */
 static inline void quantize(const char *path, const char *model, const char *type)
 {
