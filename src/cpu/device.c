@@ -506,7 +506,8 @@ int cpu_device_open(
             .flat_rows = flat_rows(d->kernels.isa),
             .async = settings->async,
             .speed = settings->speed,
-            .shares = CUT_KINDS}};
+            .shares = CUT_KINDS,
+            .class_shares = SHARED_BY_CLASS}};
     int rc = settings->async ? cpu_driver_open(&d->driver, d, settings->cpu, err) : 0;
     if (rc < 0) {
         free(d);

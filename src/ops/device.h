@@ -65,9 +65,9 @@ struct segment {
     int n_op;
     const struct op_list *list; /* for value dims and cache shape */
     const struct pass_args *pass;
-    /* Of every one of its operations.  Where it is not all: of kinds in caps.shares.  Of operations that work head by
-     * head (op_by_head) its bounds are those of K/V heads.  With rows of one class: SHARED_BY_OUTPUTS, over values of
-     * all rows; other rows of these are neither read nor written. */
+    /* Of every one of its operations.  A range of outputs: of kinds in caps.shares.  Of operations that work head by
+     * head (op_by_head) its bounds are those of K/V heads.  With rows of one class: SHARED_BY_OUTPUTS, or with all
+     * outputs kinds in caps.class_shares, over values of all rows; other rows of these are neither read nor written. */
     struct share share;
     int place; /* of the share among those of its operations: 0, 1, ... */
 };
@@ -121,6 +121,13 @@ enum {
     SHARED_BY_OUTPUTS = 1 << OP_MATMUL | 1 << OP_SWIGLU | 1 << OP_GEGLU | 1 << OP_RELU2 | 1 << OP_SWIGLU_OAI,
 };
 
+/* Kinds whose rows need nothing but rows of their inputs and a weight that every device may have. */
+enum {
+    SHARED_BY_CLASS = SHARED_BY_OUTPUTS | 1 << OP_RMS_NORM | 1 << OP_LAYER_NORM | 1 << OP_ROPE | 1 << OP_GELU |
+                      1 << OP_GELU_ERF | 1 << OP_ADD | 1 << OP_ADD_SCALED | 1 << OP_SCALE | 1 << OP_MUL | 1 << OP_GATE |
+                      1 << OP_PERMUTE,
+};
+
 struct device_caps {
     int max_rows;        /* rows of one pass */
     int flat_rows;       /* rows up to which a pass costs about the same as one, with weights of Q4_0: `underutilized`
@@ -132,8 +139,10 @@ struct device_caps {
     float speed;   /* of operations that are cut between devices; 0: it takes part only where a cut names it */
     bool by_class; /* that is of ordinary rows, 0: none of them; of bulk rows: */
     float bulk_speed;
-    uint32_t shares; /* set of 1 << enum op_kind: that it computes parts of */
-    bool one_share;  /* of a weight it computes all outputs that it has prepared: no other part for another class */
+    uint32_t shares; /* set of 1 << enum op_kind: of which it computes ranges of outputs or heads */
+    uint32_t
+        class_shares; /* the same: of which, over values of all rows, it computes all outputs of one class's rows */
+    bool one_share;   /* of a weight it computes all outputs that it has prepared: no other part for another class */
 };
 
 /* What every device has. */

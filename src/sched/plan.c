@@ -249,6 +249,44 @@ static void find_likes(struct plan *plan)
     }
 }
 
+/* Whether the pieces from `group` on compute all outputs, one those of bulk rows and one the others, up to operation
+ * i. */
+static bool are_classes(const struct plan *plan, int i, int group)
+{
+    const struct plan_piece *piece = plan->piece + group;
+    if (plan->n_piece - group != 2 || piece[0].share.rows == piece[1].share.rows) return false;
+    for (const struct plan_piece *p = piece; p < piece + 2; p++)
+        if (p->first + p->n != i || !share_is_whole(p->share) || p->share.rows == SHARE_ALL_ROWS) return false;
+    return true;
+}
+
+/* Whether all values of an operation have these rows. */
+static bool is_over(const struct op_list *list, const struct op *op, enum value_rows rows)
+{
+    bool all = op->n_in > 0 && op->n_out > 0;
+    for (int k = 0; k < op->n_in; k++) all &= list->value[op->in[k]].rows == rows;
+    for (int k = 0; k < op->n_out; k++) all &= list->value[op->out[k]].rows == rows;
+    return all;
+}
+
+/* Rows of both classes stay where the last operation has left them, in the pieces from `group` on: for what works row by
+ * row, and for a product that the same two devices have, as team and share say. */
+static bool stay_by_class(
+    const struct plan *plan, int i, int group, struct device *const *team, const struct share *share, int n_team)
+{
+    const struct op_list *list = plan->list;
+    const struct op *op = &list->op[i];
+    if (!are_classes(plan, i, group) || !is_over(list, op, ROWS_ALL)) return false;
+    if (n_team != (op->kind == OP_MATMUL ? 2 : 1)) return false;
+    for (int k = 0; k < 2; k++) {
+        const struct plan_piece *piece = plan->piece + group + k;
+        struct device *d = plan->device[piece->device];
+        if (!(d->caps.class_shares >> op->kind & 1) || d->ops->supports(d, list, op, NULL) < 0) return false;
+        if (n_team == 2 && (team[k] != d || !share_is_same(share[k], piece->share))) return false;
+    }
+    return true;
+}
+
 static bool is_gate(enum op_kind kind)
 {
     return kind == OP_SWIGLU || kind == OP_GEGLU || kind == OP_RELU2 || kind == OP_SWIGLU_OAI;
@@ -277,13 +315,17 @@ static bool goes_on(const struct plan *plan, int i, int group)
     return writes_all(op - 1, op);
 }
 
-/* So does one behind a product that a cut gives to one device: nobody else has to read it. */
+/* So does one behind a product that a cut gives to one device: nobody else has to read it.  With cuts by class wanted
+ * rows, which are of one class, stay where their last product was. */
 static bool stays(const struct plan *plan, int i, const struct plan_cut *said, const struct plan_piece *last)
 {
     const struct op *op = &plan->list->op[i];
     struct device *d = plan->device[last->device];
+    const uint32_t kind = 1u << op->kind;
+    if (d->ops->supports(d, plan->list, op, NULL) < 0) return false;
+    if (plan->by_class && d->caps.class_shares & kind && is_over(plan->list, op, ROWS_OUT)) return !op->n_weight;
     return is_gate(op->kind) && said[i - 1].n > 0 && op[-1].kind == OP_MATMUL && writes_all(op - 1, op) &&
-           d->caps.shares >> op->kind & 1 && d->ops->supports(d, plan->list, op, NULL) == 0;
+           d->caps.shares & kind;
 }
 
 static int cut(
@@ -296,8 +338,8 @@ static int cut(
         const struct op *op = &plan->list->op[i];
         int n = plan_team(plan->list, op, device, n_device, said ? &said[i] : NULL, team, share, &n_op, err);
         if (n < 0) return n;
-        bool joins = n == 1 && last && !(said && said[i].apart) && share_is_all(last->share);
-        if (goes_on(plan, i, group)) {
+        const bool apart = said && said[i].apart, joins = n == 1 && last && !apart && share_is_all(last->share);
+        if (goes_on(plan, i, group) || (!apart && n_op == 1 && stay_by_class(plan, i, group, team, share, n))) {
             for (int p = group; p < plan->n_piece; p++) plan->piece[p].n++;
         } else if (joins && (plan->device[last->device] == team[0] || (said && stays(plan, i, said, last)))) {
             last->n += n_op;

@@ -109,7 +109,7 @@ static int rope(struct judge *j)
 {
     uint64_t period = j->op->param, bytes = 4 * (uint64_t)j->op->n;
     return period <= MOST_SIZE && src_rows(j, bytes) && dst_rows(j, bytes) &&
-           inside(j, j->op->weights, 4 * period + j->op->m * 8 * period);
+           inside(j, j->op->weights, 4 * period + ((uint64_t)j->op->rows + j->op->m) * 8 * period);
 }
 
 static int embed(struct judge *j)

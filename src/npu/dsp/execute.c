@@ -182,8 +182,8 @@ static void share_of_rope(struct isa *isa, void *user, uint32_t thread, uint32_t
         if (first >= last) continue;
         npu_rope(isa, isa_ptr(op->dst) + (size_t)r * op->dst_stride + (size_t)first * 4 * period,
             isa_ptr(op->src) + (size_t)r * op->src_stride + (size_t)first * 4 * period, isa_ptr(op->weights),
-            isa_ptr(op->weights) + 4 * period + (size_t)r * 8 * period, (last - first) * period, period, op->k,
-            scratch);
+            isa_ptr(op->weights) + 4 * period + (size_t)(op->rows + r) * 8 * period, (last - first) * period, period,
+            op->k, scratch);
     }
 }
 
@@ -195,7 +195,7 @@ static uint32_t rope(struct isa *isa, const struct npu_machine *machine, const s
     if (npu_scratch_plan(npu_op_threads(op, machine) * npu_rope_scratch(op->n), machine, &s.scratch))
         return NPU_NO_ROOM;
     take(isa, op, op->src, span(op->m, op->src_stride, 4 * op->n));
-    take(isa, op, op->weights, 4 * period + op->m * 8 * period);
+    take(isa, op, op->weights, 4 * period + (op->rows + op->m) * 8 * period);
     run_shared(isa, &s, share_of_rope);
     give(isa, op, span(op->m, op->dst_stride, 4 * op->n));
     return NPU_OK;

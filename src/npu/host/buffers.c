@@ -293,9 +293,16 @@ int npu_value_to_window(struct npu_device *d, struct npu_buffer *b, int window, 
         return lutra_fail(err, LUTRA_E_INTERNAL, "%s: a value has no place in session %d", d->base.name, window + 1);
     TRY(bring_areas(d, b, window, err));
     if (b->fresh >> window & 1) return 0;
-    TRY(npu_value_to_host(d, b, bytes, err));
+    const uint8_t *from = b->host;
+    if (b->fresh) { /* not by way of the host's memory, where other devices may be writing rows or columns of theirs */
+        const int w = first_fresh(b);
+        TRY(clean(d, b, w, err));
+        npu_transport_acquire(d->window[w].link, b->at[w], bytes);
+        from = d->window[w].link->base + b->at[w];
+    }
     TRY(clean(d, b, window, err));
-    down(d, window, b->at[window], b->host, bytes);
+    down(d, window, b->at[window], from, bytes);
+    b->shared = true;
     b->fresh |= 1u << window;
     return 0;
 }

@@ -347,6 +347,8 @@ int npu_device_open(struct device **out, npu_transport_open *open, const struct 
             .cache = DEVICE_CACHE_F16,
             .async = true,
             .shares = 1 << OP_MATMUL | 1 << OP_SWIGLU | 1 << OP_GEGLU | 1 << OP_RELU2,
+            .class_shares = 1 << OP_MATMUL | 1 << OP_SWIGLU | 1 << OP_GEGLU | 1 << OP_RELU2 | 1 << OP_ADD |
+                            1 << OP_RMS_NORM | 1 << OP_ROPE,
             /* blocks of bit planes lie side by side in panels */
             .one_share = settings->packing == NPU_PACK_PLANES || settings->packing == NPU_PACK_LOOKUP}};
     *out = &d->base;

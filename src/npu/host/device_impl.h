@@ -179,7 +179,7 @@ int npu_cache_place(struct npu_device *d, const struct op_list *list, void *host
 void npu_buffer_drop(struct npu_device *d, struct npu_buffer *b);
 struct npu_buffer *npu_buffer_of(const struct npu_device *d, const void *host); /* that starts there; NULL: none */
 
-/* The first `bytes` of a value, from where they are current to the host, or to a window where it is invalidated
+/* The first `bytes` of a value, from where they are current to the host, or to a window, where it is to be invalidated
  * then. */
 int npu_value_to_host(struct npu_device *d, struct npu_buffer *b, uint32_t bytes, struct lutra_error *err);
 int npu_value_to_window(

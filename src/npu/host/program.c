@@ -217,6 +217,12 @@ static int constant(const struct program *p, const float *host, uint32_t *at, st
 
 /* ---- operations ---- */
 
+/* The rows of the segment's share that an operation writes, those side by side at once. */
+static bool next_rows(const struct program *p, const struct op *op, struct row_run *r)
+{
+    return share_next_rows(p->s->pass, p->s->list->value[op->out[0]].rows, p->s->share, r);
+}
+
 static int emit_embed(struct program *p, const struct op *op, struct lutra_error *err)
 {
     const struct batch *b = p->s->pass->batch;
@@ -234,14 +240,26 @@ static int emit_embed(struct program *p, const struct op *op, struct lutra_error
     return 0;
 }
 
+static void push_norm(struct program *p, const struct op *op, uint32_t weight, struct row_run rows)
+{
+    const uint32_t n = (uint32_t)op->norm.n_norm, stride = stride_of(p, op->in[0]);
+    struct npu_op *m = push(p, NPU_OP_RMS_NORM);
+    m->m = (uint32_t)rows.n * (stride / 4 / n), m->n = n, m->src_stride = m->dst_stride = 4 * n;
+    m->src = at_of(p, op->in[0]) + (uint32_t)rows.first * stride;
+    m->dst = at_of(p, op->out[0]) + (uint32_t)rows.first * stride;
+    m->weights = weight;
+    memcpy(&m->param, &op->norm.eps, 4);
+}
+
 static int emit_norm(struct program *p, const struct op *op, struct lutra_error *err)
 {
-    uint32_t n = (uint32_t)op->norm.n_norm;
-    struct npu_op *m = push(p, NPU_OP_RMS_NORM);
-    m->m = rows_of(p, op->in[0]) * (stride_of(p, op->in[0]) / 4 / n), m->n = n;
-    m->src = at_of(p, op->in[0]), m->dst = at_of(p, op->out[0]), m->src_stride = m->dst_stride = 4 * n;
-    memcpy(&m->param, &op->norm.eps, 4);
-    return constant(p, op->norm.weight, &m->weights, err);
+    uint32_t weight;
+    TRY(constant(p, op->norm.weight, &weight, err));
+    for (struct row_run r = {0}; next_rows(p, op, &r);) {
+        TRY(turn(p, p->d->at, err));
+        push_norm(p, op, weight, r);
+    }
+    return 0;
 }
 
 /* The share's columns of rows side by side. */
@@ -260,10 +278,8 @@ static void push_pointwise(struct program *p, const struct op *op, uint32_t code
 /* Element-wise: all rows as one, or those of the share. */
 static int emit_pointwise(struct program *p, const struct op *op, uint32_t code, struct lutra_error *err)
 {
-    const struct share share = p->s->share;
-    const enum value_rows rows = p->s->list->value[op->out[0]].rows;
-    if (!share_is_all(share)) {
-        for (struct row_run r = {0}; share_next_rows(p->s->pass, rows, share, &r);) {
+    if (!share_is_all(p->s->share)) {
+        for (struct row_run r = {0}; next_rows(p, op, &r);) {
             TRY(turn(p, p->d->at, err));
             push_pointwise(p, op, code, r);
         }
@@ -476,13 +492,17 @@ static int rope_tables(struct program *p, const struct op_rope *rope, uint32_t *
 
 static int emit_rope(struct program *p, const struct op *op, struct lutra_error *err)
 {
+    const uint32_t stride = stride_of(p, op->in[0]);
     uint32_t tables = 0;
     TRY(rope_tables(p, &op->rope, &tables, err));
-    struct npu_op *m = push(p, NPU_OP_ROPE);
-    m->m = rows_of(p, op->in[0]), m->n = stride_of(p, op->in[0]) / 4, m->k = npu_rope_distance(&op->rope);
-    m->param = npu_rope_period(&op->rope), m->weights = tables;
-    m->src = at_of(p, op->in[0]), m->dst = at_of(p, op->out[0]),
-    m->src_stride = m->dst_stride = stride_of(p, op->in[0]);
+    for (struct row_run r = {0}; next_rows(p, op, &r);) {
+        TRY(turn(p, p->d->at, err));
+        struct npu_op *m = push(p, NPU_OP_ROPE);
+        m->m = (uint32_t)r.n, m->n = stride / 4, m->k = npu_rope_distance(&op->rope);
+        m->param = npu_rope_period(&op->rope), m->weights = tables, m->rows = (uint32_t)r.first;
+        m->src = at_of(p, op->in[0]) + m->rows * stride, m->dst = at_of(p, op->out[0]) + m->rows * stride;
+        m->src_stride = m->dst_stride = stride;
+    }
     return 0;
 }
 

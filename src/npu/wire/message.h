@@ -61,7 +61,7 @@ struct npu_op {
     uint32_t dst;
     uint32_t src_stride, dst_stride; /* bytes between rows */
     uint32_t param;                  /* bits of an f32: epsilon, or the scale of Q K^T, of an embedding */
-    uint32_t rows;                   /* a table of the operation */
+    uint32_t rows;                   /* a table of the operation; of NPU_OP_ROPE the first row's number */
     uint32_t bias;                   /* f32 [n] added to every row; sinks of attention; 0: none */
     uint32_t param2;                 /* bits of an f32: soft cap of scores or logits; 0: none */
     uint32_t scratch;                /* memory of NPU_OP_HEAD */
@@ -69,8 +69,8 @@ struct npu_op {
 
 /* Rotation.  y = x * c + partner * s, where the partner of element i is i + d where the mask is set, i - d elsewhere,
  * and d = k elements.  c, s and the mask repeat with a period of `param` elements, a multiple of 32 that divides n.
- * Tables at `weights`: the mask (words of ones and zeros), then for each row c and s; an element that stays has c 1 and
- * s 0. */
+ * Tables at `weights`: the mask (words of ones and zeros), then for each row of the pass c and s; an element that stays
+ * has c 1 and s 0.  Row r of the message is row `rows` + r of the tables. */
 
 /* Massive rows.  NPU_OP_FIT multiplies a row whose largest magnitude is 2^13 or more by the power of two that brings it
  * into [2^12, 2^13): then neither it nor a product of it overflows halves, and nothing is lost but what is 2^-26 of it.

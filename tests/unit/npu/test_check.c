@@ -113,6 +113,8 @@ static struct npu_op make(struct box *b, uint32_t *table, uint32_t *table_words)
                 row[4 * i] = place(b, 8192), row[4 * i + 1] = place(b, 8192), row[4 * i + 2] = 4096,
                         row[4 * i + 3] = 2048;
         }
+    } else if (code == NPU_OP_ROPE) {
+        op.rows = draw(b, 3), packed = 4096;
     } else if (code == NPU_OP_READ) {
         op.k = NPU_READ_PIECE, op.kind = draw(b, 3);
     } else if (code == NPU_OP_DEQUANT) {
@@ -222,12 +224,12 @@ static void rows_may_end_where_memory_ends(void **state)
 /* Each buffer may end where memory does, and not four bytes later. */
 static void buffers_are_judged_to_their_ends(void **state)
 {
-    enum { M = 3, N = 256, K = 320, ROW = 4 * K, BLOCKS = N / 32 };
+    enum { M = 3, N = 256, K = 320, ROW = 4 * K, BLOCKS = N / 32, FIRST = 2 };
     static const struct {
         uint32_t code, bytes, field; /* of the operation, in words; code 0: the end */
     } buffer[] = {{NPU_OP_ADD, 2 * ROW + 4 * N, 6}, {NPU_OP_ADD, 2 * ROW + 4 * N, 7}, {NPU_OP_ADD, 2 * ROW + 4 * N, 8},
         {NPU_OP_RMS_NORM, 4 * N, 7}, {NPU_OP_FIT, M * 128, 7}, {NPU_OP_FIT, 2 * ROW + 4 * N, 8},
-        {NPU_OP_ROPE, 4 * 64 + M * 8 * 64, 7}, {NPU_OP_GEMM, 2 * ROW + 4 * K, 6},
+        {NPU_OP_ROPE, 4 * 64 + (FIRST + M) * 8 * 64, 7}, {NPU_OP_GEMM, 2 * ROW + 4 * K, 6},
         {NPU_OP_GEMM, BLOCKS * K / 64 * 1152, 7}, {NPU_OP_GEMM, 2 * ROW + 128 * BLOCKS, 8},
         {NPU_OP_GEMM, 128 * BLOCKS, 13}, {NPU_OP_EXP16, 2 * N, 6}, {NPU_OP_EXP16, 2 * N, 8},
         {NPU_OP_HEAD, M * NPU_HEAD_SCRATCH, 15}, {NPU_OP_HEAD, M * sizeof(struct npu_head_result), 8},
@@ -241,6 +243,7 @@ static void buffers_are_judged_to_their_ends(void **state)
         struct npu_op op = {.code = buffer[i].code, .m = M, .n = N, .k = K, .kind = NPU_W_Q4_0, .param = 64};
         op.src = at, op.weights = at + 8192, op.dst = at + 131072, op.rows = at + 196608, op.scratch = at + 262144;
         op.src_stride = op.dst_stride = ROW;
+        if (op.code == NPU_OP_ROPE) op.rows = FIRST;
         uint32_t *field = (uint32_t *)&op + buffer[i].field, last = b.memory.end - 128 - buffer[i].bytes;
         for (*field = last; *field <= last + 4; *field += 4)
             if ((npu_op_check(npu_sim_isa(b.sim), &b.memory, &op) == NPU_OK) != (*field == last))

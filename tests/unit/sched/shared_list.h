@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * A list of products and a gate with random weights, for two devices or three (shared_products.h).
+ * A list of products, and of what stands between them, with random weights, for two devices or three
+ * (shared_products.h).
  */
 #ifndef TESTS_SHARED_LIST_H
 #define TESTS_SHARED_LIST_H
@@ -23,7 +24,7 @@
 enum { ROWS = 40, IN_MOST = 256, OUTS = 384, CUTS = 12, DEVICES = 3 };
 enum { ROWS_LONG = 300, OUT_MOST = 512, CUTS_LONG = 200, ROW_MOST = 2048, CUTS_MOST = 20 }; /* LUTRA_TEST_LONG=1 */
 enum { V_IN, V_GATE, V_UP, V_ACT, V_DOWN, V_LAST, N_VALUES };
-enum { W_GATE, W_UP, W_DOWN, W_LAST, N_WEIGHTS, N_OPS = 5 };
+enum { W_GATE, W_UP, W_DOWN, W_LAST, N_WEIGHTS, N_OPS = 7, D_HEAD = 32 };
 
 struct bench {
     struct device_set set;
@@ -41,10 +42,10 @@ struct bench {
     struct kv_view kv;
     struct buffer value[N_VALUES];
     struct pass_args pass;
-    float bias[OUT_MOST], want[N_VALUES][ROW_MOST * OUT_MOST];
+    float bias[OUT_MOST], gain[OUT_MOST], want[N_VALUES][ROW_MOST * OUT_MOST];
     uint32_t seed;
     uint64_t ran_until_us;
-    int n_class; /* cases with shares of rows of one class */
+    int n_class, n_follow; /* cases with shares of rows of one class, and of them norms and rotations, too */
 };
 
 static struct lutra_error err;
@@ -84,8 +85,13 @@ static inline void make_list(struct bench *b, struct weight *w, struct op *op, s
     op[2] = op_make(OP_MATMUL, 0, V_ACT, -1, -1);
     op_add_part(&op[2], &w[W_DOWN], NULL, V_DOWN);
     op[3] = op_make(OP_ADD, 0, V_DOWN, V_IN, V_DOWN);
-    op[4] = op_make(OP_MATMUL, 0, V_DOWN, -1, -1);
-    op_add_part(&op[4], &w[W_LAST], b->bias, V_LAST);
+    op[4] = op_make(OP_RMS_NORM, 0, V_DOWN, -1, V_DOWN);
+    op[4].norm.weight = b->gain, op[4].norm.n_norm = n_in, op[4].norm.eps = 1e-5f;
+    op[5] = op_make(OP_ROPE, 0, V_DOWN, -1, V_DOWN);
+    op[5].rope = (struct op_rope){.n_head = n_in / D_HEAD, .d_head = D_HEAD, .n_rot = D_HEAD};
+    op[5].rope.freq_base = 1e4f, op[5].rope.freq_scale = op[5].rope.magnitude = 1;
+    op[6] = op_make(OP_MATMUL, 0, V_DOWN, -1, -1);
+    op_add_part(&op[6], &w[W_LAST], b->bias, V_LAST);
     *list = (struct op_list){.op = op, .n_op = N_OPS, .n_value = N_VALUES, .d_model = n_in};
     const int dim[N_VALUES] = {n_in, n_out, n_out, n_out, n_in, n_out};
     for (int v = 0; v < N_VALUES; v++) list->value[v] = (struct value){dim[v], ROWS_ALL};

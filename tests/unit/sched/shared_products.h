@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * Products that two or three devices of different numbers share by outputs, by class of rows, or both: every element
- * has the bits that it has where its device runs the whole operation; each device has prepared its outputs only.
+ * Products that two or three devices of different numbers share by outputs, by class of rows, or both, and what stands
+ * between them by class of rows: every element has the bits that it has where its device runs the whole operation; each
+ * device has prepared its outputs only.
  */
 #ifndef TESTS_SHARED_PRODUCTS_H
 #define TESTS_SHARED_PRODUCTS_H
@@ -92,13 +93,15 @@ static inline void open_case(struct bench *b, enum quant_type type)
     make_weight(b, W_LAST, type, n_in, n_act);
     make_list(b, b->part, b->op, &b->list);
     make_list(b, b->all, b->op_all, &b->list_all);
+    const bool follow = below(b, 4) == 0; /* all that one device does of a class */
     for (int i = 0; i < N_OPS; i++) {
         struct plan_cut *cut = &b->cut[i];
-        *cut = (struct plan_cut){.n = b->n_device, .by_class = below(b, 2)};
+        *cut = (struct plan_cut){.n = b->n_device, .by_class = follow || below(b, 2)};
         memcpy(cut->device, b->device, sizeof b->device);
         for (int d = 0; d < b->n_device; d++)
             cut->part[d] = (float)(1 + below(b, 7)), cut->bulk[d] = (float)below(b, 3);
         if (cut->by_class && below(b, 2)) cut->part[below(b, 2)] = 0; /* activation-centric, or hybrid */
+        for (int d = 0; follow && d < b->n_device; d++) cut->part[d] = (float)(d == 0), cut->bulk[d] = (float)(d == 1);
     }
     OK(plan_open_cut(&b->plan, &b->list, b->device, b->n_device, b->cut, &err));
     OK(plan_give_weights(&b->plan, &err));
@@ -158,6 +161,8 @@ static inline void check_case(struct bench *b, enum quant_type type)
     }
     memcpy(b->value[V_IN].host, b->want[V_IN], bytes_of(b, V_IN));
     b->n_class += b->plan.by_class;
+    const struct plan_piece *first = b->plan.piece;
+    b->n_follow += first->n == N_OPS && first->share.rows != SHARE_ALL_ROWS;
     OK(plan_run(&b->plan, &b->pass, NULL, NULL, &err));
     for (int v = 0; v < N_VALUES; v++) {
         if (v == V_ACT) continue; /* nobody reads it any more: the NPU has scaled its massive rows */
@@ -193,7 +198,8 @@ static inline void open_bench_of(struct bench *b, const char *devices, int rows)
     }
     for (int v = 0; v < N_VALUES; v++)
         OK(b->set.cpu->ops->buffer_alloc(b->set.cpu, sizeof(float) * (size_t)(rows * b->outs), &b->value[v], &err));
-    for (int i = 0; i < OUT_MOST; i++) b->bias[i] = fixture_noise((uint32_t)i, 3, 5);
+    for (int i = 0; i < OUT_MOST; i++)
+        b->bias[i] = fixture_noise((uint32_t)i, 3, 5), b->gain[i] = 1 + fixture_noise((uint32_t)i, 4, 5) / 2;
 }
 
 static inline void open_bench(struct bench *b, const char *devices)
@@ -212,7 +218,8 @@ static inline void check_cuts(struct bench *b, const char *devices, uint32_t see
     int n_type, int cuts, void (*change)(struct bench *b))
 {
     const bool is_long = getenv("LUTRA_TEST_LONG") != NULL;
-    int n_class = 0, n_shared = 0, n_all = 0;
+    int n_class = 0, n_follow = 0, n_shared = 0, n_all = 0;
+    bool follows = true;
     for (int many = 0; many <= (is_long ? 1 : 0); many++) {
         const int n = many ? CUTS_MOST : n_type * (is_long ? CUTS_LONG : cuts);
         open_bench_of(b, devices, many ? ROW_MOST : is_long ? ROWS_LONG : ROWS);
@@ -222,10 +229,12 @@ static inline void check_cuts(struct bench *b, const char *devices, uint32_t see
             check_case(b, type[i % n_type]);
             n_shared += plan_mixes(&b->plan);
         }
-        n_class += b->n_class, n_all += n;
+        n_class += b->n_class, n_follow += b->n_follow, n_all += n;
+        for (int d = 0; d < 2; d++) follows &= b->device[d]->caps.class_shares >> OP_RMS_NORM & 1;
         close_bench(b);
     }
-    print_message("%s: %d cuts, %d of a class\n", devices, n_all, n_class);
+    print_message("%s: %d cuts, %d of a class, %d of them of all that is done\n", devices, n_all, n_class, n_follow);
+    assert_true(SANITIZED || n_follow > n_all / 15 || !follows);
     assert_true(SANITIZED || (n_class > n_all / 6 && 4 * n_shared > 3 * n_all)); /* some have too few outputs */
 }
 

@@ -30,7 +30,7 @@ struct world {
     int writes[RL_OPS][OP_OUTS];             /* and makes */
     int n_moved, n_cut, n_heads;             /* n_heads: attentions that were cut */
     int n_mixed;                             /* plans in which devices with weights of their own share operations */
-    int n_class;                             /* shares of rows of one class */
+    int n_class, n_follow;                   /* shares of rows of one class, and those that are of no product or gate */
 };
 
 struct queued {
@@ -160,6 +160,7 @@ static void run_share(struct twin *t, int i, struct pass_args *pass, struct shar
         for (int at = 0; next_area(t, op->out[k], share, &at, &a);) copy_area(&a, beside[k], own[op->out[k]].host);
     t->world->n_cut++;
     t->world->n_class += share.rows != SHARE_ALL_ROWS;
+    t->world->n_follow += share.rows != SHARE_ALL_ROWS && !(SHARED_BY_OUTPUTS >> op->kind & 1);
     t->world->n_heads += op->kind == OP_ATTENTION;
 }
 
@@ -359,6 +360,16 @@ static bool is_by_head(const struct op_list *list, int i)
     return false;
 }
 
+/* Ordinary rows to the first device, bulk rows to the second: all that is done row by row. */
+static void split_classes(struct fixture *f, int i)
+{
+    f->cut[i] = (struct plan_cut){.n = 2, .part = {1, 0}, .by_class = true, .bulk = {0, 1}};
+    for (int d = 0; d < 2; d++) {
+        f->cut[i].device[d] = &f->twin[d].device;
+        if (SHARED_BY_CLASS >> f->r.op[i].kind & 1) f->twin[d].does |= 1ull << i;
+    }
+}
+
 /* With the random list that is there. */
 static void open_devices(struct fixture *f, uint32_t seed)
 {
@@ -380,6 +391,7 @@ static void open_devices(struct fixture *f, uint32_t seed)
         t->device.caps.async = rl_below(&f->r, 2);
         t->device.caps.shares =
             SHARED_BY_OUTPUTS | 1u << OP_ROPE | 1u << OP_RMS_NORM | 1u << OP_KV_APPEND | 1u << OP_ATTENTION;
+        t->device.caps.class_shares = SHARED_BY_CLASS;
         t->device.store = d && seed % 4 != 3 ? &f->twin[0].device : NULL; /* or weights of its own */
         if (rl_below(&f->r, 3)) t->device.caps.speed = 0.5f + (float)rl_below(&f->r, 4);
         for (int i = 0; i < f->r.list.n_op; i++)
@@ -400,6 +412,7 @@ static void open_devices(struct fixture *f, uint32_t seed)
             cut->part[cut->n++] = (float)rl_below(&f->r, 5) / 4;
         }
     }
+    for (int i = 0; seed % 6 == 3 && i < f->r.list.n_op; i++) split_classes(f, i);
 }
 
 static void open_fixture(struct fixture *f, uint32_t seed)
@@ -534,7 +547,7 @@ static int n_returns(const struct plan *p)
 static void results_are_the_references(void **state)
 {
     static struct fixture f;
-    int returns = 0, pieces = 0, moved = 0, n_cut = 0, n_heads = 0, n_mixed = 0, n_class = 0;
+    int returns = 0, pieces = 0, moved = 0, n_cut = 0, n_heads = 0, n_mixed = 0, n_class = 0, n_follow = 0;
     (void)state;
     for (uint32_t i = 0; i < LISTS + HEADS; i++) {
         const uint32_t seed = list_of(i, LISTS);
@@ -547,12 +560,12 @@ static void results_are_the_references(void **state)
         n_cut += f.world.n_cut;
         n_heads += f.world.n_heads;
         n_mixed += f.world.n_mixed;
-        n_class += f.world.n_class;
+        n_class += f.world.n_class, n_follow += f.world.n_follow;
         close_fixture(&f);
     }
-    print_message("%d shares, %d of attentions, %d of a class, %d plans over different weights\n", n_cut, n_heads,
-        n_class, n_mixed);
-    assert_true(SANITIZED || (n_mixed > LISTS / 40 && n_class > LISTS / 4));
+    print_message("%d shares, %d of attentions, %d of a class (%d behind products), %d plans over different weights\n",
+        n_cut, n_heads, n_class, n_follow, n_mixed);
+    assert_true(SANITIZED || (n_mixed > LISTS / 40 && n_class > LISTS / 4 && n_follow > LISTS / 10));
     assert_true(n_heads > HEADS);
     assert_true(returns > LISTS && pieces > 5 * LISTS && moved > 5 * LISTS && n_cut > LISTS / 6);
 }
