@@ -108,6 +108,34 @@ static void bits_of_one_window(void **state)
     }
 }
 
+/* Passes of a whole block and rows around it: bulk rows on the NPU, the others on the CPU. */
+static void play_classes(lutra_session *s, struct trace *t)
+{
+    enum { N = 60 };
+    int32_t seq;
+    OK(lutra_seq_open(s, 0, &seq, err));
+    for (t->n = 0; t->n < 3;) keep(t, feed(s, seq, t->n * N, N, LUTRA_ROW_BULK));
+    lutra_seq_close(s, seq);
+}
+
+/* A value goes from session to session while the CPU writes its rows of it. */
+static void classes_of_one_window(void **state)
+{
+    (void)state;
+    static const int kib[] = {16384, 6400};
+    static struct trace one, many;
+    for (size_t i = 0; i < sizeof kib / sizeof *kib; i++) {
+        struct trace *t = i ? &many : &one;
+        struct fixture f;
+        open_model(&f, LUTRA_SOURCE_DIR "/models/abacus-3m-f16.gguf", (struct shared){"npu-sim,cpu", "1,0/0,1"}, kib[i],
+            192, NULL);
+        assert_int_equal(npu_of(&f)->window[1].weight_bytes > 0, i);
+        play_classes(f.s, t);
+        if (i) assert_memory_equal(&one, &many, sizeof one);
+        shut(&f);
+    }
+}
+
 /* Products by lookup, weights in two sessions, some with one input in both: tables stand where they are read. */
 static void lookups_of_one_window(void **state)
 {
@@ -544,6 +572,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(bits_of_one_window),
+        cmocka_unit_test(classes_of_one_window),
         cmocka_unit_test(lookups_of_one_window),
         cmocka_unit_test(answers_of_one_window),
         cmocka_unit_test(a_cache_may_lie_elsewhere),
