@@ -40,10 +40,35 @@ bool cpu_worker_meet(struct worker *w)
     return begin_phase(w);
 }
 
+/* The row behind the first n of the segment's share. */
+static int row_behind(const struct segment *s, int n)
+{
+    struct row_run r = {0};
+    while (share_next_rows(s->pass, ROWS_ALL, s->share, &r) && n > r.n) n -= r.n;
+    return r.n ? r.first + n : r.first;
+}
+
+/* Of a share's rows every thread has as many, and with them rows that are not the share's. */
 static void share_rows(struct worker *w)
 {
+    const struct segment *s = w->run->segment;
+    int first, last;
     for (int rows = ROWS_ALL; rows <= ROWS_OUT; rows++)
         cpu_worker_share(w, w->run->n_rows[rows], &w->share[rows].first, &w->share[rows].last);
+    if (s->share.rows == SHARE_ALL_ROWS) return;
+    cpu_worker_share(w, w->run->n_own, &first, &last);
+    w->share[ROWS_ALL].first = row_behind(s, first), w->share[ROWS_ALL].last = row_behind(s, last);
+}
+
+/* This thread's rows of the segment's share that follow *r, which begins as none. */
+static bool next_rows(const struct worker *w, enum value_rows rows, struct row_run *r)
+{
+    const struct segment *s = w->run->segment;
+    const int end = w->share[rows].last;
+    if (!r->n) r->first = w->share[rows].first;
+    if (!share_next_rows(s->pass, rows, s->share, r) || r->first >= end) return false;
+    if (r->first + r->n > end) r->n = end - r->first;
+    return true;
 }
 
 /* The same before operation i, whose shares are those of a new team.  False also for who has left it. */
@@ -228,11 +253,8 @@ static void combine_row(const struct worker *w, const struct instr *in, int row)
 
 static void run_rows(const struct worker *w, const struct instr *in)
 {
-    const struct segment *s = w->run->segment;
-    const int end = w->share[in->rows].last;
-    struct row_run own = {w->share[in->rows].first, 0};
-    while (share_next_rows(s->pass, in->rows, s->share, &own) && own.first < end)
-        for (int r = own.first; r < own.first + own.n && r < end; r++) in->row(w, in, r);
+    for (struct row_run own = {0}; next_rows(w, in->rows, &own);)
+        for (int r = own.first; r < own.first + own.n; r++) in->row(w, in, r);
 }
 
 /* ---- attention ---- */
@@ -303,9 +325,10 @@ static void fill_rope(const struct worker *w)
     for (int i = 0; i < ROPE_TABLES; i++) {
         if (!(run->span->ropes >> i & 1)) continue;
         struct op_rope rope = ref_rope_in(p->rope[i].params, pass->n_ctx);
-        for (int r = w->share[ROWS_ALL].first; r < w->share[ROWS_ALL].last; r++)
-            ref_rope_turns(&rope, p->rope[i].power, pass->batch->row[r].pos,
-                run->device->scratch.rope[i] + (size_t)r * (size_t)rope.n_rot);
+        for (struct row_run own = {0}; next_rows(w, ROWS_ALL, &own);)
+            for (int r = own.first; r < own.first + own.n; r++)
+                ref_rope_turns(&rope, p->rope[i].power, pass->batch->row[r].pos,
+                    run->device->scratch.rope[i] + (size_t)r * (size_t)rope.n_rot);
     }
 }
 

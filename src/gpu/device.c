@@ -344,7 +344,7 @@ int gpu_device_open(struct device **out, const struct gpu_settings *settings, st
             .masks = true,
             .cache = DEVICE_CACHE_ALIKE,
             .shares = 1 << OP_MATMUL,
-            .class_shares = 1 << OP_MATMUL}};
+            .class_shares = SHARED_BY_CLASS}};
     int rc = gpu_load(d, err);
     if (rc == 0) rc = gpu_pipelines_open(d, err);
     if (rc == 0) rc = gpu_queue_open(d, err);

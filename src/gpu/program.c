@@ -32,6 +32,11 @@ static uint32_t dim_of(const struct program *p, int value)
     return (uint32_t)p->s->list->value[value].dim;
 }
 
+static uint64_t row_at(const struct program *p, int value, int row)
+{
+    return p->value[value] + (uint64_t)row * dim_of(p, value) * sizeof(float);
+}
+
 static uint32_t groups_of(uint32_t n, uint32_t each)
 {
     return (n + each - 1) / each;
@@ -81,16 +86,16 @@ static const enum gpu_pointwise pointwise_of[OP_COUNT] = {[OP_SWIGLU] = GPU_SWIG
     [OP_PERMUTE] = GPU_PERMUTE,
     [OP_TAKE] = GPU_TAKE};
 
-static int run_pointwise(struct program *p, const struct op *op, struct lutra_error *err)
+static int run_pointwise(struct program *p, const struct op *op, struct row_run rows, struct lutra_error *err)
 {
     const struct {
         uint64_t a, b, result, index;
         uint32_t dim;
         float by;
         uint32_t in_dim;
-    } push = {.a = p->value[op->in[0]],
-        .b = op->n_in > 1 ? p->value[op->in[1]] : 0,
-        .result = p->value[op->out[0]],
+    } push = {.a = row_at(p, op->in[0], op->kind == OP_TAKE ? 0 : rows.first),
+        .b = op->n_in > 1 ? row_at(p, op->in[1], rows.first) : 0,
+        .result = row_at(p, op->out[0], rows.first),
         .index = op->kind == OP_TAKE      ? p->tables.out_rows
                  : op->kind == OP_PERMUTE ? gpu_constant_at(p->constants, op->permute.order)
                                           : 0,
@@ -99,9 +104,8 @@ static int run_pointwise(struct program *p, const struct op *op, struct lutra_er
               : op->kind == OP_ADD_SCALED ? op->add.scale
                                           : 0,
         .in_dim = dim_of(p, op->in[0])};
-    uint32_t rows = rows_of(p->s, op->out[0]);
-    return run(p, GPU_POINTWISE, pointwise_of[op->kind], &push, sizeof push, groups_of(push.dim, LANES), rows,
-        (double)push.dim * rows, err);
+    return run(p, GPU_POINTWISE, pointwise_of[op->kind], &push, sizeof push, groups_of(push.dim, LANES),
+        (uint32_t)rows.n, (double)push.dim * rows.n, err);
 }
 
 static int run_embed(struct program *p, const struct op *op, struct lutra_error *err)
@@ -125,41 +129,41 @@ static int run_embed(struct program *p, const struct op *op, struct lutra_error 
         rows, (double)push.dim * rows, err);
 }
 
-static int run_norm(struct program *p, const struct op *op, struct lutra_error *err)
+static int run_norm(struct program *p, const struct op *op, struct row_run rows, struct lutra_error *err)
 {
     const struct {
         uint64_t x, weight, bias, result;
         uint32_t dim, n_norm;
         float eps;
         uint32_t has_bias;
-    } push = {.x = p->value[op->in[0]],
+    } push = {.x = row_at(p, op->in[0], rows.first),
         .weight = gpu_constant_at(p->constants, op->norm.weight),
         .bias = gpu_constant_at(p->constants, op->norm.bias),
-        .result = p->value[op->out[0]],
+        .result = row_at(p, op->out[0], rows.first),
         .dim = dim_of(p, op->out[0]),
         .n_norm = (uint32_t)op->norm.n_norm,
         .eps = op->norm.eps,
         .has_bias = op->norm.bias != NULL};
-    uint32_t rows = rows_of(p->s, op->out[0]);
-    return run(p, GPU_NORM, op->kind == OP_LAYER_NORM, &push, sizeof push, push.dim / push.n_norm, rows,
-        2.0 * push.dim * rows, err);
+    return run(p, GPU_NORM, op->kind == OP_LAYER_NORM, &push, sizeof push, push.dim / push.n_norm, (uint32_t)rows.n,
+        2.0 * push.dim * rows.n, err);
 }
 
-static int run_rope(struct program *p, const struct op *op, struct lutra_error *err)
+static int run_rope(struct program *p, const struct op *op, struct row_run rows, struct lutra_error *err)
 {
     const struct op_rope *rope = &op->rope;
     const struct {
         uint64_t x, result, table;
         uint32_t n_head, d_head, n_rot, neox;
-    } push = {.x = p->value[op->in[0]],
-        .result = p->value[op->out[0]],
-        .table = gpu_tables_rope(&p->tables, rope),
+    } push = {.x = row_at(p, op->in[0], rows.first),
+        .result = row_at(p, op->out[0], rows.first),
+        .table = gpu_tables_rope(&p->tables, rope) + (uint64_t)rows.first * (uint32_t)rope->n_rot * sizeof(float),
         .n_head = (uint32_t)rope->n_head,
         .d_head = (uint32_t)rope->d_head,
         .n_rot = (uint32_t)rope->n_rot,
         .neox = rope->kind == ROPE_NEOX};
-    uint32_t rows = rows_of(p->s, op->out[0]), units = push.n_head * (push.d_head - push.n_rot / 2);
-    return run(p, GPU_ROPE, 0, &push, sizeof push, groups_of(units, LANES), rows, 2.0 * units * rows, err);
+    uint32_t units = push.n_head * (push.d_head - push.n_rot / 2);
+    return run(
+        p, GPU_ROPE, 0, &push, sizeof push, groups_of(units, LANES), (uint32_t)rows.n, 2.0 * units * rows.n, err);
 }
 
 /* As cache.glsl has it. */
@@ -319,27 +323,16 @@ static int run_products(
     return 0;
 }
 
-static uint64_t row_at(const struct program *p, int value, int row)
+static int run_matmul(struct program *p, const struct op *op, struct row_run rows, struct lutra_error *err)
 {
-    return p->value[value] + (uint64_t)row * dim_of(p, value) * sizeof(float);
-}
-
-/* The rows of the segment's share, those side by side at once. */
-static int run_matmul(struct program *p, const struct op *op, struct lutra_error *err)
-{
-    const enum value_rows rows = p->s->list->value[op->in[0]].rows;
     struct gpu_product product[OP_WEIGHTS];
-    struct row_run r = {0};
-    while (share_next_rows(p->s->pass, rows, p->s->share, &r)) {
-        for (int i = 0; i < op->n_weight; i++)
-            product[i] = (struct gpu_product){.x = row_at(p, op->in[0], r.first),
-                .bias = gpu_constant_at(p->constants, op->matmul.bias[i]),
-                .result = row_at(p, op->out[i], r.first),
-                .own = share_columns(p->s->share, op->weight[i]->tensor.ne[1]),
-                .n_row = r.n};
-        TRY(run_products(p, op->weight, product, op->n_weight, err));
-    }
-    return 0;
+    for (int i = 0; i < op->n_weight; i++)
+        product[i] = (struct gpu_product){.x = row_at(p, op->in[0], rows.first),
+            .bias = gpu_constant_at(p->constants, op->matmul.bias[i]),
+            .result = row_at(p, op->out[i], rows.first),
+            .own = share_columns(p->s->share, op->weight[i]->tensor.ne[1]),
+            .n_row = rows.n};
+    return run_products(p, op->weight, product, op->n_weight, err);
 }
 
 /* Logits of all wanted rows, and hidden states, to the scratch: wait takes them from there. */
@@ -361,20 +354,31 @@ static int run_head(struct program *p, const struct op *op, struct lutra_error *
     return run_products(p, op->weight, &product, 1, err);
 }
 
+static int run_rows(struct program *p, const struct op *op, struct row_run rows, struct lutra_error *err)
+{
+    switch (op->kind) {
+    case OP_MATMUL: return run_matmul(p, op, rows, err);
+    case OP_RMS_NORM:
+    case OP_LAYER_NORM: return run_norm(p, op, rows, err);
+    case OP_ROPE: return run_rope(p, op, rows, err);
+    default: return run_pointwise(p, op, rows, err);
+    }
+}
+
+/* Where it has a share, rows of it that lie side by side at once. */
 static int run_op(struct program *p, const struct op *op, struct lutra_error *err)
 {
     TRY(order_op(p, op, err));
     switch (op->kind) {
     case OP_EMBED: return run_embed(p, op, err);
-    case OP_MATMUL: return run_matmul(p, op, err);
-    case OP_RMS_NORM:
-    case OP_LAYER_NORM: return run_norm(p, op, err);
-    case OP_ROPE: return run_rope(p, op, err);
     case OP_KV_APPEND: return run_kv_append(p, op, err);
     case OP_ATTENTION: return run_attention(p, op, err);
     case OP_HEAD: return run_head(p, op, err);
-    default: return run_pointwise(p, op, err);
+    default: break;
     }
+    const enum value_rows rows = p->s->list->value[op->out[0]].rows;
+    for (struct row_run r = {0}; share_next_rows(p->s->pass, rows, p->s->share, &r);) TRY(run_rows(p, op, r, err));
+    return 0;
 }
 
 /* ---- values ---- */

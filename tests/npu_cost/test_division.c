@@ -87,8 +87,8 @@ static struct npu_op prepared(struct rig *r, struct npu_op op)
 {
     op.src = npu_sim_buffer(r->sim, 8 << 20), op.dst = npu_sim_buffer(r->sim, 8 << 20);
     op.weights = npu_sim_buffer(r->sim, 20 << 20), op.scratch = npu_sim_buffer(r->sim, 1 << 20);
-    op.rows = npu_sim_buffer(r->sim, 1 << 16);
-    assert_true(op.rows && op.scratch);
+    op.rows = op.code == NPU_OP_ROPE ? 0 : npu_sim_buffer(r->sim, 1 << 16);
+    assert_true((op.rows || op.code == NPU_OP_ROPE) && op.scratch);
     struct npu_head_row *row = npu_sim_host(r->sim, op.rows);
     for (int i = 0; op.code == NPU_OP_HEAD && i < 16; i++) row[i].want = NPU_HEAD_TOPK | NPU_HEAD_SUM;
     return op;
