@@ -116,13 +116,10 @@ struct device_peaks {
 /* What K and V may be: each any type of a cache; both F16, F32 or Q8_0; both F16. */
 enum device_cache { DEVICE_CACHE_ANY, DEVICE_CACHE_ALIKE, DEVICE_CACHE_F16 };
 
-/* Kinds of which a range of outputs is a range of a product's, and of its gate's, columns. */
+/* Kinds of which a range of outputs is a range of a product's, and of its gate's, columns; and kinds that devices may
+ * share row by row. */
 enum {
     SHARED_BY_OUTPUTS = 1 << OP_MATMUL | 1 << OP_SWIGLU | 1 << OP_GEGLU | 1 << OP_RELU2 | 1 << OP_SWIGLU_OAI,
-};
-
-/* Kinds whose rows need nothing but rows of their inputs and a weight that every device may have. */
-enum {
     SHARED_BY_CLASS = SHARED_BY_OUTPUTS | 1 << OP_RMS_NORM | 1 << OP_LAYER_NORM | 1 << OP_ROPE | 1 << OP_GELU |
                       1 << OP_GELU_ERF | 1 << OP_ADD | 1 << OP_ADD_SCALED | 1 << OP_SCALE | 1 << OP_MUL | 1 << OP_GATE |
                       1 << OP_PERMUTE,
@@ -139,10 +136,9 @@ struct device_caps {
     float speed;   /* of operations that are cut between devices; 0: it takes part only where a cut names it */
     bool by_class; /* that is of ordinary rows, 0: none of them; of bulk rows: */
     float bulk_speed;
-    uint32_t shares; /* set of 1 << enum op_kind: of which it computes ranges of outputs or heads */
-    uint32_t
-        class_shares; /* the same: of which, over values of all rows, it computes all outputs of one class's rows */
-    bool one_share;   /* of a weight it computes all outputs that it has prepared: no other part for another class */
+    uint32_t shares;       /* set of 1 << enum op_kind, of which it computes ranges of outputs or heads; */
+    uint32_t class_shares; /* and of which, over values of all rows, all outputs of the rows of one class */
+    bool one_share; /* of a weight it computes all outputs that it has prepared: no other part for another class */
 };
 
 /* What every device has. */

@@ -269,8 +269,8 @@ static bool is_over(const struct op_list *list, const struct op *op, enum value_
     return all;
 }
 
-/* Rows of both classes stay where the last operation has left them, in the pieces from `group` on: for what works row by
- * row, and for a product that the same two devices have, as team and share say. */
+/* Rows of both classes stay where the last operation has left them, in the pieces from `group` on: for what works row
+ * by row, and for a product that the same two devices have, as team and share say. */
 static bool stay_by_class(
     const struct plan *plan, int i, int group, struct device *const *team, const struct share *share, int n_team)
 {
