@@ -26,6 +26,7 @@ enum lutra_sim_what {
     LUTRA_SIM_LENGTHS, /* the prompt's time by plan, for lengths 32 .. 1100 [HETERO 5.3.2] */
     LUTRA_SIM_COMPARE, /* one model on every profile, in every quantization, as so many sequences: what fits, ranked */
     LUTRA_SIM_PAPERS,  /* published figures of [HETERO] beside modelled ones, fitted and held out */
+    LUTRA_SIM_PLANS,   /* the prompt by every plan, the engine's on every set of processors that can run it */
 };
 
 struct lutra_sim_settings {
@@ -39,13 +40,17 @@ struct lutra_sim_settings {
      * as they were counted, which use the NPU alone. */
     const char *law;
     /* With "qnn": "free" (NULL), the fastest of "fine", "tensor", ... (sim/phone.h); "solved", which keeps prefixes: no
-     * row's values depend on the prompt's length; "three", in which the CPU has a part of products, too. */
+     * row's values depend on the prompt's length; "three", in which the CPU has a part of products, too.  The engine's
+     * own, on `device`: "one", all on the first that can; "class", whole blocks of a prompt on the first, tails, wanted
+     * rows and decoding on the last, at the same time; "hybrid", the blocks cut by outputs among all of them. */
     const char *plan;
     int n_prompt, n_decode, n_batch, n_ctx; /* 1024, 128, 1, 0 = what they need: tokens; sequences */
     double memory_gib;                      /* of COMPARE: what there is for the model; 0 = any */
     /* Of REPLY and "qnn": a game in the foreground [HETERO 5.7].  So many frames a second, 0 = there is none; the share
      * of the GPU that they take, 0 to 1; how long the GPU works for the model at a time, 0 = as it is submitted. */
     double game_fps, game_share, gpu_slice_ms; /* 0, 0, 10 */
+    const char *device; /* of the engine's plans: processors in order of preference, "npu,gpu" (NULL), "npu,cpu", ... */
+    int n_beside; /* 0; sequences that decode in the passes of the prompt, each behind as many keys as it has tokens */
 };
 LUTRA_API void lutra_sim_settings_init(struct lutra_sim_settings *settings, size_t size);
 

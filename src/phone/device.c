@@ -15,7 +15,6 @@ struct sim_unit {
     struct device device;
     struct sim_device_settings set;
     struct sim_event *event; /* [n_event] of room */
-    bool *waited;            /* [n_event] */
     int n_event, room;
     struct graphs *graphs[LISTS]; /* of the NPU, where they are switched */
     int last_op;                  /* of the pass, submitted */
@@ -40,19 +39,36 @@ static double share_of(struct share share, int64_t n)
     return (double)share_columns(share, n).n / (double)n;
 }
 
+/* Of a weight's time what it takes at least through the memory of all that read it at the same time; a device's pieces
+ * of one operation follow each other, and each has its part of that.  0: nobody else reads it. */
+static double beside_us(const struct sim_unit *u, const struct segment *s, const struct op *op, double bytes)
+{
+    const struct plan *plan = u->set.plan;
+    const int64_t n = op->weight[0]->tensor.ne[1];
+    const int at = (int)(op - s->list->op);
+    double all = 1, own = 1, mine = 1;
+    if (!plan) return share_is_all(s->share) ? 0 : bytes / 1e3 / sim_figure(u->set.profile, SOC_TWO_GBS, u->set.end);
+    mine = share_of(s->share, n), all = own = 0;
+    for (const struct plan_piece *p = plan->piece; p < plan->piece + plan->n_piece; p++) {
+        const bool reads = at >= p->first && at < p->first + p->n &&
+                           share_count_rows(s->pass, s->list->value[op->in[0]].rows, p->share) > 0;
+        const double part = reads ? share_of(p->share, n) : 0;
+        all += part, own += plan->device[p->device] == &u->device ? part : 0;
+    }
+    return all > own ? bytes * all * mine / own / 1e3 / sim_figure(u->set.profile, SOC_TWO_GBS, u->set.end) : 0;
+}
+
 /* One product of so many rows. */
-static double product_us(const struct sim_unit *u, const struct op *op, struct share share, int rows)
+static double product_us(const struct sim_unit *u, const struct segment *s, const struct op *op, int rows)
 {
     double us = 0;
-    if (rows < 1) return 0;
-    for (int i = 0; i < op->n_weight; i++) {
+    for (int i = 0; rows > 0 && i < op->n_weight; i++) {
         const struct weight *w = op->weight[i];
         const int k = (int)w->tensor.ne[0], n = (int)w->tensor.ne[1];
         double weights = (double)k * n, bytes = (double)weight_bytes(w);
-        us += sim_product_us(
-            u->set.profile, false, u->set.end, u->set.kind, k, n, 8 * bytes / weights, rows, share_of(share, n));
-        if (!share_is_all(share)) /* others read the rest at the same time */
-            us = fmax(us, bytes / 1e3 / sim_figure(u->set.profile, SOC_TWO_GBS, u->set.end));
+        double own = sim_product_us(
+            u->set.profile, false, u->set.end, u->set.kind, k, n, 8 * bytes / weights, rows, share_of(s->share, n));
+        us += fmax(own, beside_us(u, s, op, bytes));
     }
     return us;
 }
@@ -70,51 +86,71 @@ static double graph_us(const struct sim_unit *u, const struct segment *s, const 
     const struct graphs *g = graphs_of(u, s->list);
     const int rows = rows_of(s, op->in[0]), block = g ? graphs_block(g, op) : -1;
     int runs;
-    if (block < 0 || rows < 1) return product_us(u, op, s->share, rows);
+    if (block < 0 || rows < 1) return product_us(u, s, op, rows);
     const int each = graphs_rows(g, block, rows, &runs);
-    return runs * product_us(u, op, s->share, each);
+    return runs * product_us(u, s, op, each);
 }
 
 /* Keys that the rows see, and those that are read: once for rows of one sequence. */
-static double attention_us(const struct sim_unit *u, const struct segment *s, const struct op *op)
+static void count_keys(const struct pass_args *pass, double *seen, double *read)
+{
+    const struct batch *batch = pass->batch;
+    *seen = *read = 0;
+    for (int r = 0; pass->kv && r < batch->n_row; r++) {
+        double n = pass->kv->row[r].n_paged + pass->kv->row[r].n_path;
+        bool last = r + 1 == batch->n_row || batch->row[r + 1].seq != batch->row[r].seq;
+        *seen += n, *read += last ? n : 0;
+    }
+}
+
+static double attention_us(const struct sim_unit *u, const struct segment *s, const struct op *op, double bytes)
 {
     const struct op_attention *a = &op->attention;
-    const struct batch *batch = s->pass->batch;
-    double seen = 0, read = 0;
-    for (int r = 0; s->pass->kv && r < batch->n_row; r++) {
-        double n = s->pass->kv->row[r].n_paged + s->pass->kv->row[r].n_path;
-        bool last = r + 1 == batch->n_row || batch->row[r + 1].seq != batch->row[r].seq;
-        seen += n, read += last ? n : 0;
-    }
     const bool cpu = u->set.kind == SIM_CPU; /* operations per us, as in products */
     double rate =
         2e6 * (cpu ? 128 : 256) / sim_figure(u->set.profile, cpu ? SOC_CPU_US_128 : SOC_GPU_US_256, u->set.end);
-    double bytes = 2 * 2 * read * a->n_kv_head * a->d_head;
+    double seen, read;
+    count_keys(s->pass, &seen, &read);
     return fmax(
         bytes / 1e3 / sim_figure(u->set.profile, SOC_ONE_GBS, u->set.end), 4 * seen * a->n_head * a->d_head / rate);
+}
+
+/* Bytes of halves that rows of a value are. */
+static double value_bytes(const struct segment *s, int value)
+{
+    return 2.0 * rows_of(s, value) * (double)share_columns(s->share, s->list->value[value].dim).n;
+}
+
+/* What an operation moves through memory: a product its weights, an attention its cache, others their values. */
+static double op_bytes(const struct segment *s, const struct op *op)
+{
+    double bytes = 0, seen, read;
+    if (op_info_of(op->kind)->use & WEIGHT_MATMUL) {
+        for (int i = 0; i < op->n_weight; i++)
+            bytes += (double)weight_bytes(op->weight[i]) * share_of(s->share, op->weight[i]->tensor.ne[1]);
+    } else if (op->kind == OP_ATTENTION) {
+        count_keys(s->pass, &seen, &read);
+        bytes = 2 * 2 * read * op->attention.n_kv_head * op->attention.d_head;
+    } else {
+        for (int i = 0; i < op->n_in; i++) bytes += value_bytes(s, op->in[i]);
+        for (int i = 0; i < op->n_out; i++) bytes += value_bytes(s, op->out[i]);
+    }
+    return bytes;
 }
 
 double sim_device_op_us(const struct device *device, const struct segment *segment, const struct op *op)
 {
     const struct sim_unit *u = unit_of(device);
-    const struct op_info *info = op_info_of(op->kind);
-    double bytes = 0;
-    if (info->use & WEIGHT_MATMUL) return graph_us(u, segment, op);
-    if (op->kind == OP_ATTENTION) return attention_us(u, segment, op);
-    /* What is left moves memory: halves. */
-    for (int i = 0; i < op->n_in; i++)
-        bytes += 2.0 * rows_of(segment, op->in[i]) *
-                 (double)share_columns(segment->share, segment->list->value[op->in[i]].dim).n;
-    for (int i = 0; i < op->n_out; i++)
-        bytes += 2.0 * rows_of(segment, op->out[i]) *
-                 (double)share_columns(segment->share, segment->list->value[op->out[i]].dim).n;
+    if (op_info_of(op->kind)->use & WEIGHT_MATMUL) return graph_us(u, segment, op);
+    const double bytes = op_bytes(segment, op);
+    if (op->kind == OP_ATTENTION) return attention_us(u, segment, op, bytes);
     return bytes / 1e3 / sim_figure(u->set.profile, SOC_ONE_GBS, u->set.end);
 }
 
 /* ---- graphs ---- */
 
-/* What a prompt's blocks cost, of which this device has `share`. */
-static void cost_blocks(const struct sim_unit *u, struct graphs *g, struct share share, int n_row)
+/* What a prompt's blocks cost, of which this device has the segment's share. */
+static void cost_blocks(const struct sim_unit *u, struct graphs *g, const struct segment *s, int n_row)
 {
     struct blocks_problem *p = &g->cost;
     const int many = (n_row + GRAPHS_MANY - 1) / GRAPHS_MANY, few = (n_row + GRAPHS_FEW - 1) / GRAPHS_FEW;
@@ -124,10 +160,9 @@ static void cost_blocks(const struct sim_unit *u, struct graphs *g, struct share
         const struct op *op = &g->list->op[i];
         const int b = graphs_block(g, op);
         if (b < 0) continue;
-        p->prefill_us[b] += many * product_us(u, op, share, GRAPHS_MANY);
-        p->decode_us[b] += few * product_us(u, op, share, GRAPHS_FEW);
-        for (int k = 0; k < op->n_weight; k++)
-            p->load_us[b] += (double)weight_bytes(op->weight[k]) * share_of(share, op->weight[k]->tensor.ne[1]) / mbs;
+        p->prefill_us[b] += many * product_us(u, s, op, GRAPHS_MANY);
+        p->decode_us[b] += few * product_us(u, s, op, GRAPHS_FEW);
+        p->load_us[b] += op_bytes(s, op) / mbs;
     }
 }
 
@@ -142,7 +177,7 @@ static int begin_segment(
     u->last_list = s->list, u->last_op = first;
     if (!g) return 0;
     if (!again && graphs_begin(g, n_row, s->pass->n_ahead)) {
-        cost_blocks(u, g, s->share, n_row);
+        cost_blocks(u, g, s, n_row);
         TRY(graphs_prompt(g, now, err));
     }
     const int block = graphs_block(g, s->op);
@@ -156,7 +191,7 @@ static void unit_close(struct device *self)
 {
     struct sim_unit *u = unit_of(self);
     for (int i = 0; i < LISTS; i++) free(u->graphs[i]);
-    free(u->event), free(u->waited);
+    free(u->event);
     free(u);
 }
 
@@ -223,11 +258,8 @@ static int grow(struct sim_unit *u, struct lutra_error *err)
     int room = u->room ? 2 * u->room : 1024;
     if (u->n_event < u->room) return 0;
     struct sim_event *event = realloc(u->event, (size_t)room * sizeof *event);
-    if (event) u->event = event;
-    bool *waited = realloc(u->waited, (size_t)room * sizeof *waited);
-    if (waited) u->waited = waited;
-    if (!event || !waited) return lutra_fail(err, LUTRA_E_NO_MEMORY, "%s: no memory for a timeline", u->device.name);
-    u->room = room;
+    if (!event) return lutra_fail(err, LUTRA_E_NO_MEMORY, "%s: no memory for a timeline", u->device.name);
+    u->event = event, u->room = room;
     return 0;
 }
 
@@ -251,7 +283,7 @@ static int unit_submit(struct device *self, const struct segment *segment, const
 {
     struct sim_unit *u = unit_of(self);
     struct device *inner = u->set.inner;
-    double us = 0;
+    double us = 0, bytes = 0;
     uint64_t ready;
     const uint64_t now = clock_now_us(clock_virtual(u->set.time));
     (void)after, (void)n_after; /* its own: segments follow each other */
@@ -262,21 +294,30 @@ static int unit_submit(struct device *self, const struct segment *segment, const
         TRY(inner->ops->submit(inner, segment, NULL, 0, &done, err));
         TRY(inner->ops->wait(inner, &done, err));
     }
-    for (int i = 0; i < segment->n_op; i++) us += sim_device_op_us(self, segment, &segment->op[i]);
+    for (const struct op *op = segment->op; op < segment->op + segment->n_op; op++)
+        us += sim_device_op_us(self, segment, op), bytes += op_bytes(segment, op);
     if (!inner) leave_nothing(segment);
     const uint64_t idle = u->n_event ? u->event[u->n_event - 1].end_us : 0, free_us = now > idle ? now : idle;
     struct sim_event *e = &u->event[u->n_event];
-    *e = (struct sim_event){
-        (int)(segment->op - segment->list->op), segment->n_op, segment->share, free_us > ready ? free_us : ready, 0};
+    *e = (struct sim_event){.first = (int)(segment->op - segment->list->op),
+        .n = segment->n_op,
+        .share = segment->share,
+        .bytes = bytes,
+        .begin_us = free_us > ready ? free_us : ready};
     e->end_us = e->begin_us + (uint64_t)(us + 0.5);
     struct graphs *g = graphs_of(u, segment->list);
     if (g) {
         g->count.wait_us += e->begin_us - free_us;
         graphs_computed(g, e->first, e->n, segment->pass->batch->n_row, e->end_us);
     }
-    u->waited[u->n_event] = false;
     *out = (struct ticket){self, (uint64_t)++u->n_event};
     return 0;
+}
+
+/* Of the host's time. */
+static void spend(const struct sim_unit *u, double us)
+{
+    clock_virtual_advance(u->set.time, (uint64_t)(us + 0.5));
 }
 
 static bool unit_done(struct device *self, const struct ticket *ticket)
@@ -289,10 +330,10 @@ static int unit_wait(struct device *self, const struct ticket *ticket, struct lu
 {
     struct sim_unit *u = unit_of(self);
     (void)err;
-    if (!ticket->id || u->waited[ticket->id - 1]) return 0;
+    if (!ticket->id || u->event[ticket->id - 1].waited) return 0;
     clock_sleep_until(clock_virtual(u->set.time), u->event[ticket->id - 1].end_us);
-    clock_virtual_advance(u->set.time, (uint64_t)(sim_figure(u->set.profile, SOC_FAST_SYNC_US, u->set.end) + 0.5));
-    u->waited[ticket->id - 1] = true;
+    spend(u, sim_figure(u->set.profile, u->set.slow_sync ? SOC_SYNC_US : SOC_FAST_SYNC_US, u->set.end));
+    u->event[ticket->id - 1].waited = true;
     return 0;
 }
 
@@ -315,6 +356,22 @@ static void unit_buffer_free(struct device *self, struct buffer *buffer)
     if (!inner && buffer->host) munmap(buffer->host, buffer->bytes);
     *buffer = (struct buffer){0};
 }
+
+/* Values in memory of its own [HETERO 4.3, before]: what others wrote is copied before it is read. */
+static int unit_publish(struct device *self, struct buffer *buffer, struct area area, struct lutra_error *err)
+{
+    (void)self, (void)buffer, (void)area, (void)err;
+    return 0;
+}
+
+static void unit_acquire(struct device *self, struct buffer *buffer, struct area area)
+{
+    const struct sim_unit *u = unit_of(self);
+    (void)buffer;
+    spend(u, 2.0 * area.rows * (double)area.columns.n / 1e3 / sim_figure(u->set.profile, SOC_COPY_GBS, u->set.end));
+}
+
+static const struct device_memory unit_memory = {.publish = unit_publish, .acquire = unit_acquire};
 
 static void unit_forget(struct device *self, const struct op_list *list)
 {
@@ -362,6 +419,7 @@ int sim_device_open(struct device **out, const struct sim_device_settings *setti
     u->set = *settings;
     u->device = (struct device){
         .ops = &unit_ops, .extras = &unit_extras, .name = names[settings->kind], .store = settings->store};
+    if (settings->slow_sync) u->device.memory = &unit_memory;
     int rows = settings->inner ? settings->inner->caps.max_rows : ROWS_MOST;
     if (settings->kind == SIM_NPU && settings->graphs != SIM_GRAPHS_ALL && rows > GRAPHS_MANY) rows = GRAPHS_MANY;
     u->device.caps = (struct device_caps){.max_rows = rows,

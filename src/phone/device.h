@@ -24,6 +24,7 @@
 #include "ops/device.h"
 #include "phone/graphs.h"
 #include "phone/laws.h"
+#include "sched/plan.h"
 
 /* Of an NPU: graphs of every multiple of 32 rows at once; or two for each block of layers, of which memory holds one
  * (graphs.h), switched while prompts are evaluated or behind them.  Passes have at most GRAPHS_MANY rows then. */
@@ -37,6 +38,10 @@ struct sim_device_settings {
     struct virtual_time *time;
     struct device *inner; /* at once, of the host's memory; NULL: no values */
     struct device *store; /* whose weights it uses; NULL: its own, which are those of `inner` */
+    /* Who reads weights beside it.  NULL: where it has a share of the outputs the others have the rest, all of them at
+     * the same time. */
+    const struct plan *plan;
+    bool slow_sync; /* a wait costs sync_us, and values are copied, copy_gbs: for plan_run without `inner` alone */
 };
 
 int sim_device_open(struct device **out, const struct sim_device_settings *settings, struct lutra_error *err);
@@ -45,6 +50,8 @@ int sim_device_open(struct device **out, const struct sim_device_settings *setti
 struct sim_event {
     int first, n; /* ops list->op[first .. first + n - 1] */
     struct share share;
+    double bytes; /* through memory */
+    bool waited;  /* the host has waited for it */
     uint64_t begin_us, end_us;
 };
 

@@ -15,6 +15,9 @@ struct figure {
     const char *model;
     int rows, k, n;
     enum sim_plan plan;
+    bool
+        ragged; /* of Hetero-tensor at lengths that fit no graph: shown with the engine's plans in its place, too ... */
+    enum sim_plan instead; /* ... which is this one; SIM_FREE: Hetero-tensor itself */
     enum soc_figure figure;
     bool elite;         /* on 8 Elite, not on 8 Gen 3 */
     double share;       /* of the GPU that a game takes; 0: there is none */

@@ -2,6 +2,7 @@
  *
  * A prompt's time by plan and length [HETERO 4.2.2, 5.3.2], and one model over profiles, quantizations and widths.
  */
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -14,19 +15,24 @@ static const int lengths[] = {32, 64, 100, 128, 129, 135, 192, 256, 257, 300, 32
 
 static json_t *length_json(const struct sim_case *c, int rows, struct lutra_error *err)
 {
-    struct sim_question q = {.profile = c->profile, .shape = &c->shape, .rows = rows, .n_out = 1};
-    struct sim_result r[SIM_PLANS];
+    struct sim_question q = sim_prompt_of(c);
+    struct sim_result r;
+    double us[SIM_PLANS];
+    const char *fastest = "";
     json_t *times = json_object();
+    q.rows = rows;
     for (int plan = 0; plan < SIM_PLANS; plan++) {
         q.plan = (enum sim_plan)plan;
-        if (sim_pass(&q, &r[plan], err)) {
+        if (sim_pass(&q, &r, err)) {
             json_decref(times);
             return NULL;
         }
-        json_object_set_new(times, sim_plan_name(q.plan), sim_span_json(&r[plan].us));
+        us[plan] = r.us.middle;
+        if (plan == SIM_FREE) fastest = sim_plan_name(r.plan);
+        json_object_set_new(times, sim_plan_name(q.plan), sim_span_json(&r.us));
     }
-    return json_pack("{s:i, s:s, s:f, s:o}", "rows", rows, "fastest", sim_plan_name(r[SIM_FREE].plan), "solved_price",
-        r[SIM_SOLVED].us.middle / r[SIM_FREE].us.middle, "us", times);
+    return json_pack("{s:i, s:s, s:f, s:o}", "rows", rows, "fastest", fastest, "solved_price",
+        us[SIM_SOLVED] / us[SIM_FREE], "us", times);
 }
 
 json_t *sim_lengths_json(const struct sim_case *c, struct lutra_error *err)
@@ -46,6 +52,50 @@ json_t *sim_lengths_json(const struct sim_case *c, struct lutra_error *err)
         json_array_append_new(all, one);
     }
     return json_pack("{s:o}", "lengths", all);
+}
+
+/* ---- plans ---- */
+
+/* "npu, gpu"; what a solver's plan has is known by its cuts. */
+static void name_devices(const struct sim_question *q, char *out, size_t size)
+{
+    static const char *const names[SIM_UNITS] = {[SIM_GPU] = "gpu", [SIM_NPU] = "npu", [SIM_CPU] = "cpu"};
+    size_t at = 0;
+    for (int i = 0; i < q->n_device && at < size; i++)
+        at += (size_t)snprintf(out + at, size - at, "%s%s", i ? ", " : "", names[q->device[i]]);
+}
+
+static json_t *plan_json(const struct sim_question *q, struct lutra_error *err)
+{
+    struct sim_result r;
+    char devices[32] = "";
+    if (sim_pass(q, &r, err)) return NULL;
+    name_devices(q, devices, sizeof devices);
+    return json_pack("{s:s, s:s, s:o, s:o, s:f, s:o, s:o, s:o}", "plan", sim_plan_name(q->plan), "device", devices,
+        "us", sim_span_json(&r.us), "mj", sim_span_json(&r.mj), "hand_overs", r.hand_overs, "gpu_us",
+        sim_span_json(&r.busy_us[SIM_GPU]), "npu_us", sim_span_json(&r.busy_us[SIM_NPU]), "cpu_us",
+        sim_span_json(&r.busy_us[SIM_CPU]));
+}
+
+json_t *sim_plans_json(const struct sim_case *c, struct lutra_error *err)
+{
+    static const struct {
+        enum sim_device device[SIM_UNITS];
+        int n;
+    } sets[] = {{{SIM_GPU}, 1}, {{SIM_CPU}, 1}, {{SIM_NPU, SIM_GPU}, 2}, {{SIM_NPU, SIM_CPU}, 2},
+        {{SIM_GPU, SIM_CPU}, 2}, {{SIM_NPU, SIM_GPU, SIM_CPU}, 3}};
+    json_t *all = json_array(), *row = all;
+    struct sim_question q = sim_prompt_of(c);
+    for (int plan = SIM_FREE + 1; row && plan < SIM_PLANS; plan++)
+        for (size_t i = 0; row && i < (plan < SIM_ONE ? 1 : sizeof sets / sizeof *sets); i++) {
+            q.plan = (enum sim_plan)plan, q.n_device = 0;
+            if (plan >= SIM_ONE) q.n_device = sets[i].n, memcpy(q.device, sets[i].device, sizeof q.device);
+            if (plan > SIM_ONE && q.n_device < 2) continue;
+            row = plan_json(&q, err);
+            if (row) json_array_append_new(all, row);
+        }
+    if (!row) json_decref(all);
+    return row ? json_pack("{s:i, s:i, s:o}", "prompt", q.rows, "beside", q.beside, "plans", all) : NULL;
 }
 
 /* ---- compare ---- */

@@ -134,7 +134,7 @@ static json_t *open_accuracies(void)
 
 /* ---- JSON ---- */
 
-static json_t *json_of_time(const struct modelled *t)
+json_t *npu_json_time(const struct modelled *t)
 {
     return json_pack(
         "{s:f, s:f, s:f, s:f}", "low_us", t->low_us, "high_us", t->high_us, "low_mj", t->low_mj, "high_mj", t->high_mj);
@@ -144,9 +144,9 @@ static json_t *json_of_pass(
     const char *model, const char *soc, const char *name, int n, int context, const struct npu_pass *s)
 {
     json_t *parts = json_object();
-    for (int i = 0; i < NPU_PARTS; i++) json_object_set_new(parts, npu_part_names[i], json_of_time(&s->part[i]));
+    for (int i = 0; i < NPU_PARTS; i++) json_object_set_new(parts, npu_part_names[i], npu_json_time(&s->part[i]));
     return json_pack("{s:s, s:s, s:i, s:i, s:o, s:o, s:f, s:f}", "model", model, "soc", soc, name, n, "context",
-        context, "parts", parts, "whole", json_of_time(&s->whole), "tokens_per_s_low", n * 1e6 / s->whole.high_us,
+        context, "parts", parts, "whole", npu_json_time(&s->whole), "tokens_per_s_low", n * 1e6 / s->whole.high_us,
         "tokens_per_s_high", n * 1e6 / s->whole.low_us);
 }
 

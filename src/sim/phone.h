@@ -8,7 +8,8 @@
  *     TRY(sim_pass(&q, &pass, err));                              pass.us.low .. middle .. high
  *
  * Products go to the GPU, to the NPU, or to both by outputs or by rows, as sched/solve.h finds it from the laws at the
- * middle of all intervals; attention, norms and the like are the GPU's.  The plan stays the same at both ends.
+ * middle of all intervals; attention, norms and the like are the GPU's.  The plan stays the same at both ends.  The
+ * engine's plans by class of rows are made and run by its own code (pieces.c).
  *
  * Nothing here keeps state; any thread.
  */
@@ -23,6 +24,7 @@
 
 /* Longer prompts are evaluated in passes of SIM_PASS_ROWS as long as more than SIM_LAST_ROWS are left. */
 enum { SIM_OPS = 11, SIM_PASS_ROWS = 1024, SIM_LAST_ROWS = 2047, SIM_CHUNK = 256, SIM_ROWS_MAX = 1 << 20 };
+enum { SIM_GRID = 20, SIM_BESIDE_MAX = 1024, SIM_ENTRIES = 48 };
 
 struct sim_span {
     double low, middle, high;
@@ -42,6 +44,10 @@ enum sim_plan {
     SIM_LAYER,      /* products on the NPU, of few rows on the GPU: Hetero-layer */
     SIM_GPU_ONLY,
     SIM_THREE, /* as SIM_FINE, and the big cores have outputs, too: no paper's plan, and none of SIM_FREE's */
+    /* The engine's own plans on q->device, run by its executor (pieces.c); none of SIM_FREE's either. */
+    SIM_ONE,    /* every operation on the first processor that can */
+    SIM_CLASS,  /* products: whole blocks of a prompt on the first, all other rows on the last [HETERO 4.2.2] */
+    SIM_HYBRID, /* the same, but the blocks are cut by outputs among all of them [HETERO 4.2.3] */
     SIM_PLANS,
 };
 const char *sim_plan_name(enum sim_plan plan);
@@ -50,17 +56,23 @@ struct sim_question {
     const struct soc_profile *profile;
     const struct sim_shape *shape;
     enum sim_plan plan;
-    int rows;           /* of one sequence; with `many`, of as many sequences */
-    int past;           /* keys before them */
-    int n_out;          /* rows that go to the head */
-    bool many;          /* each row is of another sequence, with its own `past` keys */
+    int rows;   /* of one sequence; with `many`, of as many sequences */
+    int past;   /* keys before them */
+    int n_out;  /* rows that go to the head */
+    bool many;  /* each row is of another sequence, with its own `past` keys */
+    int beside; /* so many more rows: of other sequences that decode, each behind beside_past keys */
+    int beside_past;
+    enum sim_device device[SIM_UNITS]; /* [n_device] of the engine's plans, in order of preference */
+    int n_device;
     bool slow_sync;     /* by the driver, with copies; the plan is the one for fast synchronization */
     bool natural_order; /* QNN's products without order exchange [HETERO 4.1] */
 };
 
-/* An operation of a layer, in order; the last is the head, once.  Without a choice: not part of this pass. */
+/* An operation of a layer, in order; the last is the head, once.  Without a choice: not part of this pass.  Of the
+ * engine's plans a piece of a layer, of one processor. */
 struct sim_op {
-    const char *name;
+    char name[24];
+    const char *of; /* of a piece: rows of "blocks", "others", "all"; else NULL */
     bool product;
     int n, k; /* outputs, inputs */
     struct solve_choice choice;
@@ -75,10 +87,10 @@ struct sim_result {
     struct sim_span busy_us[SIM_UNITS];
     double hand_overs; /* of all layers */
     int n_pass;        /* more than one: the operations are those of the first */
-    struct sim_op op[SIM_OPS];
+    struct sim_op op[SIM_ENTRIES];
 };
 
-/* LUTRA_E_ARGUMENT: rows or past out of range. */
+/* LUTRA_E_ARGUMENT: rows or past out of range; LUTRA_E_UNSUPPORTED: a plan that the processors cannot run, by name. */
 int sim_pass(const struct sim_question *q, struct sim_result *out, struct lutra_error *err);
 
 /* How many of the rows left the next pass takes. */

@@ -3,6 +3,7 @@
  * A prompt and a reply on a phone: rates, energy, memory, who computes what, the timeline of a layer.
  */
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -38,11 +39,10 @@ static int add_passes(const struct sim_question *q, int n, struct sim_reply *out
 static int reply_by_graphs(const struct sim_case *c, struct sim_reply *out, struct lutra_error *err)
 {
     const struct lutra_sim_settings *s = &c->set;
-    struct sim_question q = {
-        .profile = c->profile, .shape = &c->shape, .plan = c->plan, .rows = s->n_prompt, .n_out = 1};
+    struct sim_question q = sim_prompt_of(c);
     TRY(sim_pass(&q, &out->prompt, err));
     out->prompt_us = out->prompt.us, out->prompt_mj = out->prompt.mj;
-    q.rows = q.n_out = s->n_batch, q.past = s->n_prompt, q.many = true;
+    q.rows = q.n_out = s->n_batch, q.past = s->n_prompt, q.many = true, q.beside = 0;
     if (c->plan == SIM_CHUNKED || c->plan == SIM_PADDING || c->plan == SIM_PIPE || c->plan == SIM_PREPARE)
         q.plan = SIM_LAYER; /* plans of prompts: one row is nobody's graph */
     return add_passes(&q, s->n_decode, out, err);
@@ -62,9 +62,10 @@ static void fill_result(const struct npu_pass *s, struct sim_result *r)
     r->us = span_of(s->whole.low_us, s->whole.high_us), r->mj = span_of(s->whole.low_mj, s->whole.high_mj);
     for (int i = 0; i < NPU_PARTS; i++) {
         struct sim_op *op = &r->op[i];
-        *op = (struct sim_op){.name = npu_part_names[i], .start_us = at};
+        *op = (struct sim_op){.start_us = at};
+        snprintf(op->name, sizeof op->name, "%s", npu_part_names[i]);
         op->us = span_of(s->part[i].low_us, s->part[i].high_us);
-        op->choice.part[SIM_NPU] = 1, op->choice.us[SIM_NPU] = op->us.middle;
+        op->choice.part[SIM_NPU] = SIM_GRID, op->choice.us[SIM_NPU] = op->us.middle;
         sim_add(&at, &op->us, 1);
     }
 }
@@ -138,20 +139,21 @@ int sim_reply(const struct sim_case *c, struct sim_reply *out, struct lutra_erro
 static json_t *op_json(const struct sim_op *s)
 {
     const struct solve_choice *c = &s->choice;
-    const double *us = c->us, outputs = c->part[SIM_GPU] + c->part[SIM_NPU] + c->part[SIM_CPU],
-                 whole = c->kind == SOLVE_ROWS ? c->part[SIM_GPU] : fmax(outputs, 1);
-    return json_pack("{s:s, s:s, s:f, s:f, s:f, s:f, s:f, s:f, s:i, s:i, s:i, s:f, s:f, s:f}", "op", s->name, "kind",
-        solve_kind_name(c->kind), "start_us", s->start_us.middle, "us", s->us.middle, "hand_over_us",
+    const double *us = c->us, whole = SIM_GRID;
+    json_t *out = json_pack("{s:s, s:s, s:f, s:f, s:f, s:f, s:f, s:f, s:i, s:i, s:i, s:f, s:f, s:f}", "op", s->name,
+        "kind", solve_kind_name(c->kind), "start_us", s->start_us.middle, "us", s->us.middle, "hand_over_us",
         s->hand_over_us[SIM_MIDDLE], "gpu_us", us[SIM_GPU], "npu_us", us[SIM_NPU], "cpu_us", us[SIM_CPU], "gpu_rows",
         c->rows[SIM_GPU], "npu_rows", c->rows[SIM_NPU], "cpu_rows", c->rows[SIM_CPU], "gpu_part",
         c->part[SIM_GPU] / whole, "npu_part", c->part[SIM_NPU] / whole, "cpu_part", c->part[SIM_CPU] / whole);
+    if (s->of) json_object_set_new(out, "of", json_string(s->of));
+    return out;
 }
 
 static json_t *ops_json(const struct sim_result *r)
 {
     json_t *all = json_array();
-    for (int i = 0; i < SIM_OPS; i++)
-        if (r->op[i].name && r->op[i].us.high > 0) json_array_append_new(all, op_json(&r->op[i]));
+    for (int i = 0; i < SIM_ENTRIES; i++)
+        if (r->op[i].us.high > 0) json_array_append_new(all, op_json(&r->op[i]));
     return all;
 }
 
@@ -202,9 +204,9 @@ static json_t *graphs_json(const struct sim_case *c, struct lutra_error *err)
 /* The prompt by the plan whose rows do not depend on its length, and how much later its first token is. */
 static json_t *solved_json(const struct sim_case *c, const struct sim_reply *r, struct lutra_error *err)
 {
-    const struct sim_question q = {
-        .profile = c->profile, .shape = &c->shape, .plan = SIM_SOLVED, .rows = c->set.n_prompt, .n_out = 1};
+    struct sim_question q = sim_prompt_of(c);
     struct sim_result solved;
+    q.plan = SIM_SOLVED;
     if (sim_pass(&q, &solved, err) < 0) return NULL;
     return json_pack(
         "{s:o, s:f}", "ttft_ms", scaled_json(&solved.us, 1e-3), "price", solved.us.middle / r->prompt_us.middle);

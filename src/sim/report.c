@@ -53,7 +53,8 @@ static int check_numbers(const struct lutra_sim_settings *s, struct lutra_error 
         const char *name;
         int value, least, most;
     } fields[] = {{"n_prompt", s->n_prompt, 1, SIM_ROWS_MAX}, {"n_decode", s->n_decode, 0, SIM_ROWS_MAX},
-        {"n_batch", s->n_batch, 1, 1024}, {"n_ctx", s->n_ctx, 0, 4 * SIM_ROWS_MAX}};
+        {"n_batch", s->n_batch, 1, 1024}, {"n_ctx", s->n_ctx, 0, 4 * SIM_ROWS_MAX},
+        {"n_beside", s->n_beside, 0, SIM_BESIDE_MAX}};
     for (size_t i = 0; i < sizeof fields / sizeof *fields; i++)
         if (fields[i].value < fields[i].least || fields[i].value > fields[i].most)
             return lutra_fail(err, LUTRA_E_ARGUMENT, "lutra_sim: %s is %d: not %d to %d", fields[i].name,
@@ -73,6 +74,39 @@ static int check_numbers(const struct lutra_sim_settings *s, struct lutra_error 
     if (s->game_fps > 0 && s->game_fps < 1)
         return lutra_fail(err, LUTRA_E_ARGUMENT, "lutra_sim: game_fps is %g: neither 0 nor 1 to 1000", s->game_fps);
     return 0;
+}
+
+/* "npu,gpu" */
+static int read_devices(struct sim_case *c, const char *text, struct lutra_error *err)
+{
+    static const char *const names[] = {"gpu", "npu", "cpu", NULL};
+    unsigned seen = 0;
+    for (const char *at = text; at; at = *at ? at + 1 : NULL) {
+        const size_t n = strcspn(at, ",");
+        char name[16];
+        int d;
+        snprintf(name, sizeof name, "%.*s", (int)n, at);
+        TRY(place_of(names, name, "processor", &d, err));
+        if (seen >> d & 1) return lutra_fail(err, LUTRA_E_ARGUMENT, "device '%s': %s is there twice", text, name);
+        seen |= 1u << d;
+        c->device[c->n_device++] = (enum sim_device)d;
+        at += n;
+    }
+    return 0;
+}
+
+struct sim_question sim_prompt_of(const struct sim_case *c)
+{
+    struct sim_question q = {.profile = c->profile,
+        .shape = &c->shape,
+        .plan = c->plan,
+        .rows = c->set.n_prompt,
+        .n_out = 1,
+        .beside = c->set.n_beside,
+        .beside_past = c->set.n_prompt,
+        .n_device = c->n_device};
+    memcpy(q.device, c->device, sizeof q.device);
+    return q;
 }
 
 static int read_case(
@@ -95,6 +129,13 @@ static int read_case(
     if (law == SIM_LUTRA && s->game_fps > 0)
         return lutra_fail(
             err, LUTRA_E_ARGUMENT, "a game is of the law qnn: this project's kernels leave the GPU to it");
+    if (s->game_fps > 0 && plan >= SIM_ONE)
+        return lutra_fail(err, LUTRA_E_UNSUPPORTED, "a game beside the engine's plan '%s' is not modelled", s->plan);
+    if (s->device && s->what != LUTRA_SIM_LENGTHS && plan < SIM_ONE)
+        return lutra_fail(err, LUTRA_E_ARGUMENT,
+            "device '%s' is of the plans one, class and hybrid: plan '%s' has its own", s->device,
+            sim_plan_name(c->plan));
+    TRY(read_devices(c, s->device ? s->device : "npu,gpu", err));
     TRY(soc_profile_open(profile, s->soc ? s->soc : "8gen3", err));
     c->profile = profile, c->is_file = s->soc && soc_profile_is_file(s->soc);
     if (s->model) return sim_shape_of_file(&c->shape, s->model, err);
@@ -119,6 +160,7 @@ static json_t *answer(const struct sim_case *c, struct lutra_error *err)
     case LUTRA_SIM_LENGTHS: return sim_lengths_json(c, err);
     case LUTRA_SIM_COMPARE: return sim_compare_json(c, err);
     case LUTRA_SIM_PAPERS: return sim_papers_json(c, err);
+    case LUTRA_SIM_PLANS: return sim_plans_json(c, err);
     }
     lutra_fail(err, LUTRA_E_ARGUMENT, "lutra_sim: what is %d", (int)c->set.what);
     return NULL;

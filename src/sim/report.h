@@ -20,7 +20,12 @@ struct sim_case {
     struct sim_shape shape;
     enum sim_law law;
     enum sim_plan plan;
+    enum sim_device device[SIM_UNITS]; /* [n_device] */
+    int n_device;
 };
+
+/* A pass over the case's prompt, with those beside it. */
+struct sim_question sim_prompt_of(const struct sim_case *c);
 
 /* A prompt, then a reply of every sequence. */
 struct sim_reply {
@@ -48,6 +53,7 @@ json_t *sim_reply_json(const struct sim_case *c, struct lutra_error *err);
 json_t *sim_lengths_json(const struct sim_case *c, struct lutra_error *err);
 json_t *sim_compare_json(const struct sim_case *c, struct lutra_error *err);
 json_t *sim_papers_json(const struct sim_case *c, struct lutra_error *err);
+json_t *sim_plans_json(const struct sim_case *c, struct lutra_error *err);
 
 json_t *sim_span_json(const struct sim_span *s);
 /* n per second of us. */

@@ -38,53 +38,12 @@ static struct parts parts_of(const struct figure *f)
     return p;
 }
 
-static double npu(const struct figure *f, const struct soc_profile *profile)
-{
-    struct parts p = parts_of(f);
-    (void)profile;
-    return p.prompt + p.switching + p.decoding;
-}
-
-static double with_graphs(const struct figure *f, const struct soc_profile *profile)
-{
-    struct parts p = parts_of(f);
-    (void)profile;
-    return p.prompt + p.decoding;
-}
-
-static double with_drafts(const struct figure *f, const struct soc_profile *profile)
-{
-    struct parts p = parts_of(f);
-    (void)profile;
-    return p.prompt + p.switching + p.decoding / p.accept;
-}
-
-static double with_both(const struct figure *f, const struct soc_profile *profile)
-{
-    struct parts p = parts_of(f);
-    (void)profile;
-    return p.prompt + p.decoding / p.accept;
-}
-
-static double ours(const struct figure *f, const struct soc_profile *profile)
-{
-    struct parts p = parts_of(f);
-    (void)profile;
-    return p.prompt + p.decoding / p.accept_ours;
-}
-
-static double gain(const struct figure *f, const struct soc_profile *profile)
-{
-    return npu(f, profile) / ours(f, profile);
-}
-
 /* Power stays the same: as their latencies are published. */
-static double energy(const struct figure *f, const struct soc_profile *profile)
+static double energy(const struct figure *f)
 {
     const json_t *item;
     size_t i;
     double ms = NAN;
-    (void)profile;
     json_array_foreach((json_t *)json_object_get(f->file, "figures"), i, item)
     {
         if (strcmp(json_string_value(json_object_get(item, "id")), "ours") == 0)
@@ -93,69 +52,63 @@ static double energy(const struct figure *f, const struct soc_profile *profile)
     return parts_of(f).npu / ms;
 }
 
-static double share(const struct figure *f, const struct soc_profile *profile)
-{
-    struct parts p = parts_of(f);
-    (void)profile;
-    return 100 * (p.switching + p.decoding) / p.npu;
-}
-
-static double faster(const struct figure *f, const struct soc_profile *profile)
-{
-    struct parts p = parts_of(f);
-    (void)profile;
-    return (p.switching + p.decoding) / (p.decoding / p.accept_ours);
-}
-
-static double switching(const struct figure *f, const struct soc_profile *profile)
-{
-    struct parts p = parts_of(f);
-    (void)profile;
-    return 100 * p.switching / (p.switching + p.decoding);
-}
-
 /* Chunks of a prompt in equal blocks; the graphs for few rows take as long [SDNPU 4.2: few rows, but not too few]. */
-static double hidden(const struct figure *f, const struct soc_profile *profile)
+static double hidden(const struct parts *p)
 {
-    struct parts p = parts_of(f);
     struct blocks_problem b = {.n_block = BLOCKS, .n_chunk = CHUNKS};
     struct blocks_plan plan;
-    (void)profile;
     for (int i = 0; i < BLOCKS; i++) {
-        b.prefill_us[i] = b.decode_us[i] = p.prompt / (BLOCKS * CHUNKS);
-        b.load_us[i] = p.switching / BLOCKS;
+        b.prefill_us[i] = b.decode_us[i] = p->prompt / (BLOCKS * CHUNKS);
+        b.load_us[i] = p->switching / BLOCKS;
     }
     if (blocks_best(&b, &plan, NULL)) return NAN;
-    return 100 * (1 - (blocks_time(&b, &plan).us - p.prompt) / p.switching);
+    return 100 * (1 - (blocks_time(&b, &plan).us - p->prompt) / p->switching);
 }
 
-/* GB: 8 bits, head and embedding as halves, which this family shares; a cache of 1,024 tokens. */
-static double memory(const struct figure *f, const struct soc_profile *profile)
+/* GB: 8 bits, head and embedding as halves, which this family shares; a cache of 1,024 tokens.  copies: over one copy
+ * of the weights, two of them. */
+static double memory(const char *model, bool copies)
 {
     struct sim_shape s;
-    (void)profile;
-    if (sim_shape_named(&s, f->part, "w8", NULL)) return NAN;
+    if (sim_shape_named(&s, model, "w8", NULL)) return NAN;
+    const double second = sim_weight_bytes(&s);
     s.head_bits = 16;
-    return (sim_weight_bytes(&s) + sim_cache_bytes(&s, 1024)) / 1e9;
+    const double one = sim_weight_bytes(&s) + sim_cache_bytes(&s, 1024);
+    return copies ? (one + second) / one : one / 1e9;
 }
 
-static double copies(const struct figure *f, const struct soc_profile *profile)
+enum { NPU, GRAPHS, DRAFTS, BOTH, OURS, GAIN, ENERGY, SHARE, FASTER, SWITCHING, HIDDEN, MEMORY, COPIES };
+
+static double value(const struct figure *f, const struct soc_profile *profile)
 {
-    struct sim_shape s;
-    const double one = memory(f, profile);
-    if (sim_shape_named(&s, f->part, "w8", NULL)) return NAN;
-    return (one + sim_weight_bytes(&s) / 1e9) / one;
+    const struct parts p = parts_of(f);
+    const double npu = p.prompt + p.switching + p.decoding, ours = p.prompt + p.decoding / p.accept_ours;
+    (void)profile;
+    switch (f->k) {
+    case NPU: return npu;
+    case GRAPHS: return p.prompt + p.decoding;
+    case DRAFTS: return p.prompt + p.switching + p.decoding / p.accept;
+    case BOTH: return p.prompt + p.decoding / p.accept;
+    case OURS: return ours;
+    case GAIN: return npu / ours;
+    case ENERGY: return energy(f);
+    case SHARE: return 100 * (p.switching + p.decoding) / p.npu;
+    case FASTER: return (p.switching + p.decoding) / (p.decoding / p.accept_ours);
+    case SWITCHING: return 100 * p.switching / (p.switching + p.decoding);
+    case HIDDEN: return hidden(&p);
+    default: return memory(f->part, f->k == COPIES);
+    }
 }
 
-#define OF(id, model, of)                                                                                              \
+#define OF(id, model, what)                                                                                            \
     {                                                                                                                  \
-        id, model, .value = of                                                                                         \
+        id, model, .value = value, .k = what                                                                           \
     }
-#define OF_ALL(id, of) OF(id, "Qwen2.5-1.5B", of), OF(id, "Qwen2.5-0.5B", of), OF(id, "Llama-3B", of)
-static const struct figure figures[] = {OF_ALL("npu", npu), OF_ALL("g", with_graphs), OF_ALL("sd", with_drafts),
-    OF_ALL("g_sd", with_both), OF_ALL("ours", ours), OF("gain", "Qwen2.5-1.5B", gain), OF("gain", "Llama-3B", gain),
-    OF("energy", "Qwen2.5-0.5B", energy), OF("energy", "Llama-3B", energy), OF("memory", "Qwen2.5-1.5B", memory),
-    OF("copies", "Qwen2.5-1.5B", copies), OF("share", "Qwen2.5-1.5B", share), OF("share", "Llama-3B", share),
-    OF("faster", "Qwen2.5-1.5B", faster), OF("switch", "Qwen2.5-1.5B", switching), OF_ALL("hidden", hidden)};
+#define OF_ALL(id, what) OF(id, "Qwen2.5-1.5B", what), OF(id, "Qwen2.5-0.5B", what), OF(id, "Llama-3B", what)
+static const struct figure figures[] = {OF_ALL("npu", NPU), OF_ALL("g", GRAPHS), OF_ALL("sd", DRAFTS),
+    OF_ALL("g_sd", BOTH), OF_ALL("ours", OURS), OF("gain", "Qwen2.5-1.5B", GAIN), OF("gain", "Llama-3B", GAIN),
+    OF("energy", "Qwen2.5-0.5B", ENERGY), OF("energy", "Llama-3B", ENERGY), OF("memory", "Qwen2.5-1.5B", MEMORY),
+    OF("copies", "Qwen2.5-1.5B", COPIES), OF("share", "Qwen2.5-1.5B", SHARE), OF("share", "Llama-3B", SHARE),
+    OF("faster", "Qwen2.5-1.5B", FASTER), OF("switch", "Qwen2.5-1.5B", SWITCHING), OF_ALL("hidden", HIDDEN)};
 
 const struct figure_list sim_figures_sdnpu = {figures, sizeof figures / sizeof *figures};

@@ -31,6 +31,7 @@ void npu_tman_ratios(const struct npu_bench *b, struct comparisons *out);
 const struct soc_profile *npu_published_on(const struct npu_bench *b);
 
 /* Everything; NULL: no memory. */
+json_t *npu_json_time(const struct modelled *t);
 json_t *npu_json_tables(const struct npu_bench *b);
 void npu_json_models(const struct npu_bench *b, json_t *all);
 void npu_json_tman(const struct npu_bench *b, const struct soc_profile *p, json_t *all);

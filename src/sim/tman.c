@@ -211,12 +211,6 @@ static double memory_of(const struct npu_model *m, const struct mode *mode)
     return bytes[0] + bytes[1] + bytes[2];
 }
 
-static json_t *json_of(const struct modelled *t)
-{
-    return json_pack(
-        "{s:f, s:f, s:f, s:f}", "low_us", t->low_us, "high_us", t->high_us, "low_mj", t->low_mj, "high_mj", t->high_mj);
-}
-
 /* Both ends of what is modelled twice. */
 static struct modelled joined(const struct modelled *low, const struct modelled *high)
 {
@@ -243,8 +237,8 @@ static json_t *json_of_modes(const struct npu_bench *b, const struct soc_profile
             if (mode->cpu) token = on_cpu(p, &m), add_cores(p, &whole);
             json_array_append_new(
                 all, json_pack("{s:s, s:s, s:b, s:o, s:o, s:i, s:f}", "model", m.name, "mode", mode->name, "on_cpu",
-                         mode->cpu, "decode", json_of(&token), "prompt", json_of(&whole), "prompt_tokens", PROMPT,
-                         "memory_bytes", memory_of(&m, mode)));
+                         mode->cpu, "decode", npu_json_time(&token), "prompt", npu_json_time(&whole), "prompt_tokens",
+                         PROMPT, "memory_bytes", memory_of(&m, mode)));
         }
     return all;
 }

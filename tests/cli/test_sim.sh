@@ -95,6 +95,48 @@ expect_code 1 'a game beside kernels that need no GPU'
 lutra sim --lengths
 expect_code 0 'lengths'
 expect_out '| 525 |' 'a length that fits no graph'
+
+# The engine's own plans: blocks of a prompt beside all other rows [HETERO 4.2.2, 4.2.3].
+lutra sim --plan class --device npu,cpu -p 1000 --beside 8 -n 8 --svg "$WORK/class.svg"
+expect_code 0 'a plan by class of rows'
+expect_out 'npu, blocks: 992 rows' 'blocks'
+expect_out 'cpu, others: 16 rows' 'a tail of 8 beside 8 that decode'
+expect_out '  cpu |' 'its timeline'
+expect_json "$WORK/class.svg" "
+import xml.dom.minidom
+titles = [t.firstChild.data.split(':')[0] for t in xml.dom.minidom.parse('$WORK/class.svg').getElementsByTagName('title')]
+assert titles.count('down') == 3, titles  # of the prompt on both, of the reply on one" 'its picture'
+lutra sim --plan hybrid --device npu,gpu,cpu -p 1024 -n 0 -o json
+expect_code 0 'a hybrid plan'
+expect_json "$WORK/out" "
+d = json.load(open('$WORK/out'))
+down = [p for p in d['prompt_layer'] if p['op'].startswith('down')]
+blocks, others = [[p for p in down if p['of'] == of] for of in ('blocks', 'others')]
+assert len(blocks) == 3 and abs(sum(p['npu_part'] + p['gpu_part'] + p['cpu_part'] for p in blocks) - 1) < 0.011, down
+assert len(others) == 1 and others[0]['cpu_rows'] == 1, down" 'a hybrid plan as JSON'
+lutra sim --plans -p 1000 --beside 8 -o json
+expect_json "$WORK/out" "
+rows = {(r['plan'], r['device']): r for r in json.load(open('$WORK/out'))['plans']}
+assert all(0 < r['us']['low'] <= r['us']['middle'] <= r['us']['high'] for r in rows.values())
+assert rows['class', 'npu, gpu']['npu_us']['middle'] > 0 and rows['class', 'gpu, cpu']['npu_us']['middle'] == 0
+assert abs(rows['one', 'gpu']['us']['middle'] / rows['gpu', '']['us']['middle'] - 1) < 0.01, 'two ways to one figure'" 'every plan'
+lutra sim --plans -p 100
+expect_out '| class | npu, cpu | ' 'every plan as a table'
+lutra sim --plan one --device npu
+expect_code 1 'a processor that cannot run the plan'
+expect_err 'sim.npu: graphs of products have no rms_norm' 'it is named'
+lutra sim --plan class --device gpu
+expect_code 1 'one processor'
+expect_err "plan 'class' needs two processors" 'one processor'
+for names in npu,tpu npu,npu npu,,cpu ''; do
+    lutra sim --plan class --device "$names"
+    expect_code 1 "--device '$names'"
+done
+expect_err 'there are gpu, npu, cpu' 'those there are'
+lutra sim --device npu,gpu
+expect_code 1 'a solver names its own processors'
+lutra sim --plan class --game 60:0.4
+expect_code 1 'a game beside the engine'
 lutra sim --compare --memory 3 --shape Qwen2.5-3B
 expect_code 0 'compare'
 expect_out '| 8elite |' 'profiles'
@@ -106,7 +148,12 @@ expect_out '| fitted |' 'fitted ones'
 expect_out '| SDNPU Table 3 | +G+SD, Llama-3B |  | 46.25 ms/token | 46.25 ' "[SDNPU]'s"
 lutra sim --papers -o json
 expect_json "$WORK/out" "
-d = json.load(open('$WORK/out'))['sdnpu']
+d = json.load(open('$WORK/out'))
+ours = [r for r in d['figures'] if r['use'] == 'engine']
+assert len(ours) == 12 and {r['instead'] for r in ours} == {'class', 'hybrid'}
+assert sum(r['verdict'] == 'within 20 %' for r in ours) == 8, 'docs/PHONE.md says which'
+assert (d['held_out'], d['held_out_within_20_percent']) == (46, 31), 'the same'
+d = d['sdnpu']
 rows = {(r['what'].split(':')[0], r.get('processor')): r for r in d['figures']}
 assert d['held_out'] >= 18 and d['held_out_within_20_percent'] >= 11, (d['held_out'], d['held_out_within_20_percent'])
 for m in ('Qwen2.5-1.5B', 'Qwen2.5-0.5B', 'Llama-3B'):  # what was fitted comes back

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: MIT */
+#include <math.h>
 #include <string.h>
 
 #include "cli.h"
@@ -40,13 +41,21 @@ bool sim_is_beyond(const json_t *all, const json_t *op)
            strcmp(json_string_value(json_object_get(op, "op")), "head") == 0;
 }
 
+double sim_layer_us(const json_t *all, const json_t *ops)
+{
+    const json_t *op;
+    double us = 0;
+    size_t i;
+    json_array_foreach((json_t *)ops, i, op) if (!sim_is_beyond(all, op)) us =
+        fmax(us, sim_number(op, "start_us") + sim_number(op, "us"));
+    return us;
+}
+
 static void draw_layer(struct buffer *out, const json_t *all, const char *key, const char *title, double top)
 {
-    double whole = 0;
     const json_t *ops = json_object_get(all, key), *op;
+    const double whole = sim_layer_us(all, ops);
     size_t i;
-    json_array_foreach((json_t *)ops, i, op) if (strcmp(json_string_value(json_object_get(op, "op")), "head") != 0)
-        whole = sim_number(op, "start_us") + sim_number(op, "us");
     if (whole <= 0) return;
     buffer_print(out, "<text x='%d' y='%.0f'>%s: one %s, %.0f us</text>\n", LEFT, top, title,
         json_string_value(json_object_get(all, "timeline_of")), whole);

@@ -14,7 +14,7 @@ struct sim_options {
     struct engine_options engine; /* the model */
     struct lutra_sim_settings set;
     const char *format, *svg;
-    bool compare, lengths, papers;
+    bool compare, lengths, papers, plans;
     float memory, slice_ms;
     const char *game;
 };
@@ -32,12 +32,21 @@ static const struct option table[] = {
         .choices = "qnn lutra"},
     {"--plan", NULL, OPT_CHOICE, AT(set.plan), "PLAN",
         .help = "who computes what; free: the fastest of the others for these lengths; solved keeps prefixes: no row's "
-                "values depend on the prompt's length; three: the CPU has a part of products, too",
-        .choices = "free fine tensor solved activation weight pipe padding chunked prepare layer gpu three"},
+                "values depend on the prompt's length; three: the CPU has a part of products, too; of the engine, on "
+                "--device: one, class, hybrid",
+        .choices =
+            "free fine tensor solved activation weight pipe padding chunked prepare layer gpu three one class hybrid"},
+    {"--device", NULL, OPT_TEXT, AT(set.device), "NAMES",
+        .help = "of --plan one, class and hybrid, and of --lengths: processors in order of preference, npu,gpu; class: "
+                "whole blocks of the prompt on the first, all other rows on the last; hybrid: blocks on all of them",
+        .excludes = "--compare --papers --plans"},
     {"-c --ctx-size", NULL, OPT_INT, AT(set.n_ctx), "N", .help = "tokens of cache per sequence; 0 = those in use",
         .min = 0, .max = 4194304},
     {"-p --prompt", NULL, OPT_INT, AT(set.n_prompt), "N", .help = "tokens of the prompt", .min = 1, .max = 1048576},
     {"-n --decode", NULL, OPT_INT, AT(set.n_decode), "N", .help = "tokens of the reply", .min = 0, .max = 1048576},
+    {"--beside", NULL, OPT_INT, AT(set.n_beside), "N",
+        .help = "sequences that decode in the prompt's passes, each behind as many tokens as the prompt has", .min = 0,
+        .max = 1024, .excludes = "--compare --papers --game"},
     {"-np --batch", NULL, OPT_INT, AT(set.n_batch), "N", .help = "sequences that reply at once", .min = 1, .max = 1024},
     {"--compare", NULL, OPT_ON, AT(compare), NULL,
         .help = "rank profiles, quantizations of a shape, 1, 4 and 16 sequences"},
@@ -55,10 +64,13 @@ static const struct option table[] = {
         .help = "published figures of [HETERO], [SDNPU], [TTS] and [TMAN] beside modelled ones, with every table "
                 "behind them",
         .excludes = "--compare --lengths"},
+    {"--plans", NULL, OPT_ON, AT(plans), NULL,
+        .help = "the prompt by every plan, those of the engine on every set of processors",
+        .excludes = "--compare --lengths --papers --plan --game"},
     {"-o --output", NULL, OPT_CHOICE, AT(format), "FORMAT", .help = "text or json on stdout", .choices = "text json"},
     {"--svg", NULL, OPT_TEXT, AT(svg), "FILE",
         .help = "a layer's timeline as a picture; with --papers, accuracy against cost",
-        .excludes = "--compare --lengths"},
+        .excludes = "--compare --lengths --plans"},
 };
 #undef AT
 
@@ -116,9 +128,26 @@ static void print_memory(const json_t *all)
     printf("\n");
 }
 
+/* "npu, blocks: 992 rows, 60 % of outputs" */
+static void print_piece(const json_t *op, const char *device)
+{
+    char cell[64], key[16];
+    int n = snprintf(cell, sizeof cell, "%.3s, %s: ", device, text(op, "of"));
+    snprintf(key, sizeof key, "%.3s_rows", device);
+    n += snprintf(cell + n, sizeof cell - (size_t)n, "%.0f rows", sim_number(op, key));
+    snprintf(key, sizeof key, "%.3s_part", device);
+    if (sim_number(op, key) < 1)
+        snprintf(cell + n, sizeof cell - (size_t)n, ", %.0f %% of outputs", 100 * sim_number(op, key));
+    printf(
+        "  %-18s %-40s %9.0f us from %.0f on", text(op, "op"), cell, sim_number(op, "us"), sim_number(op, "start_us"));
+}
+
 /* "gpu 40 %, npu 60 % of outputs" */
 static void print_placement(const json_t *op)
 {
+    for (int d = 0; d < SIM_PROCESSORS && *text(op, "of"); d++)
+        if (sim_number(op, sim_processors[d]) > 0) print_piece(op, sim_processors[d]);
+    if (*text(op, "of")) return;
     const bool rows = strcmp(text(op, "kind"), "rows") == 0;
     char cell[64] = "", key[16];
     int n = 0, used = 0;
@@ -165,10 +194,10 @@ static void print_layer(const json_t *all, const char *key, const char *title)
     printf("\n%s\n", title);
     json_array_foreach((json_t *)ops, i, op)
     {
-        if (!sim_is_beyond(all, op)) whole = sim_number(op, "start_us") + sim_number(op, "us");
         print_placement(op);
         printf("\n");
     }
+    whole = sim_layer_us(all, ops);
     if (whole <= 0) return;
     printf("\n  one %s, %.0f us; by the first letter of what runs:\n", text(all, "timeline_of"), whole);
     for (int d = 0; d < sim_used(ops); d++) print_bar(all, ops, sim_processors[d], whole);
@@ -256,6 +285,31 @@ static void print_lengths(const json_t *all)
     }
 }
 
+static void print_plans(const json_t *all)
+{
+    static const char *const keys[] = {"us", "mj", "gpu_us", "npu_us", "cpu_us"};
+    static const double by[] = {1e-6, 1e-3, 1e-6, 1e-6, 1e-6};
+    const json_t *row;
+    size_t i;
+    printf(
+        "\nA prompt of %.0f tokens beside %.0f sequences that decode: time, energy, how long each processor works, how "
+        "often one waits for another.\n\n"
+        "| plan | device | first token, s | J | GPU, s | NPU, s | CPU, s | waits |\n"
+        "|---|---|---|---|---|---|---|---|\n",
+        sim_number(all, "prompt"), sim_number(all, "beside"));
+    json_array_foreach(json_object_get(all, "plans"), i, row)
+    {
+        printf("| %s | %s |", text(row, "plan"), text(row, "device"));
+        for (size_t k = 0; k < sizeof keys / sizeof *keys; k++) {
+            const json_t *x = json_object_get(row, keys[k]);
+            printf(" %.4g", by[k] * sim_number(x, "middle"));
+            if (k < 2) printf(" (%.4g to %.4g)", by[k] * sim_number(x, "low"), by[k] * sim_number(x, "high"));
+            printf(" |");
+        }
+        printf(" %.0f |\n", sim_number(row, "hand_overs"));
+    }
+}
+
 static void print_compared(const json_t *all)
 {
     const json_t *rows = json_object_get(all, "compared"), *row;
@@ -332,9 +386,10 @@ static void print_figures(const json_t *of)
     json_array_foreach((json_t *)rows, i, row)
     {
         const json_t *modelled = json_object_get(row, "modelled");
-        printf("| %s | %s%s%s | %s | %g %s | ", text(row, "source"), text(row, "what"),
-            *text(row, "processor") ? ", " : "", text(row, "processor"), text(row, "model"),
-            sim_number(row, "published"), text(row, "unit"));
+        const char *instead = text(row, "instead");
+        printf("| %s | %s%s%s%s%s | %s | %g %s | ", text(row, "source"), text(row, "what"),
+            *text(row, "processor") ? ", " : "", text(row, "processor"), *instead ? "; in its place plan " : "",
+            instead, text(row, "model"), sim_number(row, "published"), text(row, "unit"));
         if (modelled)
             printf("%.4g (%.4g to %.4g)", sim_number(modelled, "middle"), sim_number(modelled, "low"),
                 sim_number(modelled, "high"));
@@ -344,11 +399,13 @@ static void print_figures(const json_t *of)
     }
     printf("\n");
     const char *last = "";
+    bool told = false; /* of the engine's plans, which have one note */
     json_array_foreach((json_t *)rows, i, row)
     {
-        if (*text(row, "note") && strcmp(last, text(row, "note")) != 0)
-            printf("- %s: %s.\n", text(row, "what"), text(row, "note"));
-        last = text(row, "note");
+        const bool ours = *text(row, "instead"), again = ours ? told : !strcmp(last, text(row, "note"));
+        if (*text(row, "note") && !again)
+            printf("- %s: %s.\n", ours ? "plans of the engine" : text(row, "what"), text(row, "note"));
+        last = text(row, "note"), told |= ours;
     }
 }
 
@@ -384,6 +441,8 @@ static void print_answer(const json_t *all, const struct sim_options *o)
         print_compared(all);
     else if (o->lengths)
         print_lengths(all);
+    else if (o->plans)
+        print_plans(all);
     else
         print_reply(all);
 }
@@ -418,6 +477,7 @@ static int run_sim(void *opts, const char **arg, int n_arg)
     o->set.what = o->papers    ? LUTRA_SIM_PAPERS
                   : o->compare ? LUTRA_SIM_COMPARE
                   : o->lengths ? LUTRA_SIM_LENGTHS
+                  : o->plans   ? LUTRA_SIM_PLANS
                                : LUTRA_SIM_REPLY;
     if (lutra_sim(&o->set, &json, &err) < 0) return fail_with(&err);
     json_t *all = json_loads(json, 0, NULL);

@@ -14,6 +14,8 @@ extern const char *const sim_processors[SIM_PROCESSORS];
 int sim_used(const json_t *ops);
 /* gantt.c: not in the picture: the head, which is no part of a layer, where that is what is drawn. */
 bool sim_is_beyond(const json_t *all, const json_t *op);
+/* gantt.c: until all in the picture are over. */
+double sim_layer_us(const json_t *all, const json_t *ops);
 
 /* gantt.c: a layer of the prompt and one of the reply, a bar for each operation and processor.  An exit code. */
 int sim_write_svg(const json_t *all, const char *path);
