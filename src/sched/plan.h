@@ -10,8 +10,9 @@
  * same cache, or with the same weight.  Products, the gates between them and the head are cut by outputs among that
  * device and those that use the same prepared weights, by their caps.speed, or among devices that a struct plan_cut
  * names; so is an attention by K/V heads, with the rotations and norms of its heads and the append before it.  Products
- * and gates may be cut by class of rows, too: one cut for bulk rows, one for the others [HETERO 4.2.2, 4.2.3].  Results
- * of the head are merged behind the pass (ops/head.h).  sched/ sees only struct device and the op list.
+ * and gates may be cut by class of rows, too: one cut for bulk rows, one for the others [HETERO 4.2.2, 4.2.3].  Where
+ * each class has one device, norms, rotations and sums stay there, up to the next attention.  Results of the head are
+ * merged behind the pass (ops/head.h).  sched/ sees only struct device and the op list.
  *
  * Pieces of one operation follow each other in the plan, asynchronous devices first: there is no wait between them.
  *
