@@ -129,7 +129,7 @@ static int read_profile(lutra_model *m, const char *path, struct lutra_error *er
 
 static int plan_named(const char *name)
 {
-    for (int i = 0; i <= PLAN_CLASS; i++)
+    for (int i = 0; i < PROFILE_PLANS; i++)
         if (!strcmp(name, profile_plan_name((enum profile_plan)i))) return i;
     return -1;
 }

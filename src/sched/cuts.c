@@ -240,7 +240,7 @@ int profile_solve(struct maker *m, enum pass_class rows, struct lutra_error *err
     const struct solve_problem p = rc == 0 ? pose(m, rows, op) : (struct solve_problem){0};
     if (rc == 0) rc = solve(&p, answer, err);
     if (rc == 0) keep_cuts(m, rows, answer);
-    for (int i = 0; rc == 0 && i < PROFILE_PLANS; i++)
+    for (int i = 0; rc == 0 && i < PLAN_CLASS; i++)
         m->out->pass[rows].predicted_us[i] = predict(m, rows, (enum profile_plan)i, &p);
     free(op);
     free(answer);

@@ -77,7 +77,7 @@ void profile_count(struct maker *m)
     m->total = 0;
     for (int c = 0; c < PASS_CLASSES; c++) {
         const struct profile_pass *p = &m->out->pass[c];
-        m->total += (uint64_t)((p->once ? 1 : 2) * (count_plans(m) * p->reps + PROFILE_PLANS * p->passes));
+        m->total += (uint64_t)((p->once ? 1 : 2) * (count_plans(m) * p->reps + m->out->n_plan * p->passes));
     }
     if (m->total < m->done) m->total = m->done;
 }
@@ -103,7 +103,7 @@ static void begin_class(struct maker *m, enum pass_class rows)
 /* Passes that must come behind the first one of trial n_trial - 1: of trials and plans, once each. */
 static int must_come(const struct maker *m)
 {
-    return count_plans(m) - m->n_trial + PROFILE_PLANS;
+    return count_plans(m) - m->n_trial + m->out->n_plan;
 }
 
 /* Behind a first pass of a trial. */
@@ -116,14 +116,14 @@ static void hurry(struct maker *m, enum pass_class rows, double us)
 /* Passes of each trial and plan, once each. */
 static double least_us(const struct maker *m)
 {
-    return (count_plans(m) + PROFILE_PLANS) * m->slowest_us;
+    return (count_plans(m) + m->out->n_plan) * m->slowest_us;
 }
 
 /* How often all is repeated behind the first passes, which took so long. */
 static void repeat(struct maker *m, enum pass_class rows, double first_us)
 {
     struct profile_pass *p = &m->out->pass[rows];
-    m->round_us[rows] = (p->once ? 1 : 2) * PROFILE_PLANS * m->slowest_us;
+    m->round_us[rows] = (p->once ? 1 : 2) * m->out->n_plan * m->slowest_us;
     double all_us = (p->reps - 1) * first_us + p->passes * m->round_us[rows], left = m->until_us - now_us(m);
     if (all_us > left) {
         double share = left > 0 ? left / all_us : 0;

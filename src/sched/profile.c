@@ -120,7 +120,8 @@ bool profile_cuts(const struct profile *p, enum pass_class rows, enum profile_pl
         bool known = false;
         cut[i] = (struct plan_cut){0};
         if (plan == PLAN_EVEN && mixed) cut[i] = plan_cut_evenly(device, n_device);
-        if (plan == PLAN_EVEN) continue;
+        if (plan == PLAN_CLASS) cut[i] = plan_cut_by_class(device, n_device);
+        if (plan == PLAN_EVEN || plan == PLAN_CLASS) continue;
         profile_kind_name(list, &list->op[i], name, sizeof name);
         for (int k = 0; k < p->n_kind && plan == PLAN_SOLVED && !known; k++) {
             known = p->kind[k].cut && !strcmp(p->kind[k].name, name);
@@ -151,7 +152,7 @@ int profile_open(struct maker *m, struct plan *plan, struct lutra_error *err)
 static int open_plans(struct maker *m, enum pass_class rows, struct lutra_error *err)
 {
     const struct profile_how *how = m->how;
-    for (int i = 0; i < PROFILE_PLANS; i++) {
+    for (int i = 0; i < m->out->n_plan; i++) {
         if (!profile_cuts(m->out, rows, (enum profile_plan)i, how->list, how->device, how->n_device, m->cut))
             return lutra_fail(err, LUTRA_E_INTERNAL, "profile: a device is missing");
         TRY(profile_open(m, &m->plan[i], err));
@@ -174,7 +175,7 @@ static int compare_plans(struct maker *m, enum pass_class rows, struct lutra_err
     TRY(open_plans(m, rows, err));
     for (int k = 0; k < pass->passes; k++) {
         const uint64_t start = clock_now_us(m->how->clock);
-        for (int i = 0; i < PROFILE_PLANS; i++)
+        for (int i = 0; i < m->out->n_plan; i++)
             for (int again = pass->once; again < 2; again++) {
                 TRY(profile_run(m, &m->plan[i], rows, &us[i][k], err));
                 uneven[i][k] = profile_uneven(m->gauge, &m->plan[i]);
@@ -182,7 +183,7 @@ static int compare_plans(struct maker *m, enum pass_class rows, struct lutra_err
         if (!has_time(m, rows, (double)(clock_now_us(m->how->clock) - start))) pass->passes = k + 1;
     }
     pass->best = PLAN_ONE;
-    for (int i = 0; i < PROFILE_PLANS; i++) {
+    for (int i = 0; i < m->out->n_plan; i++) {
         pass->measured[i] = profile_typical(us[i], us[i], pass->passes);
         pass->uneven[i] = profile_typical(uneven[i], us[i], pass->passes).us;
         if (pass->measured[i].us < pass->measured[pass->best].us) pass->best = (enum profile_plan)i;
@@ -194,7 +195,7 @@ static int compare_plans(struct maker *m, enum pass_class rows, struct lutra_err
 static void keep_one(struct profile *p)
 {
     double least = 0;
-    for (int i = 0; i < PROFILE_PLANS; i++) {
+    for (int i = 0; i < p->n_plan; i++) {
         double sum = 0;
         for (int c = 0; c < PASS_CLASSES; c++) sum += p->pass[c].measured[i].us / p->pass[c].measured[PLAN_ONE].us;
         if (i > 0 && sum >= least) continue;
@@ -209,6 +210,7 @@ static int make(struct maker *m, struct lutra_error *err)
 {
     const struct profile_how *how = m->how;
     m->mixed = plan_devices_differ(how->device, how->n_device);
+    m->out->n_plan = m->mixed ? PROFILE_PLANS : PLAN_CLASS;
     for (int i = 0; m->mixed && i < how->list->n_op; i++) m->cut[i] = plan_cut_evenly(how->device, how->n_device);
     TRY(profile_open(m, &m->plan[PLAN_EVEN], err));
     TRY(find_units(m, err));

@@ -37,8 +37,8 @@ enum profile_plan {
     PLAN_ONE,    /* all on the first device */
     PLAN_EVEN,   /* by caps.speed */
     PLAN_SOLVED, /* by the solver */
-    PROFILE_PLANS,
-    PLAN_CLASS = PROFILE_PLANS /* bulk rows on one device, the others on another; the solver knows it */
+    PLAN_CLASS,  /* bulk rows on one device, the others on another; of devices whose numbers differ */
+    PROFILE_PLANS
 };
 
 enum { PROFILE_KINDS = 96, PROFILE_GRID = 16, PROFILE_SETS = 1 << SOLVE_DEVICES, PROFILE_POINTS = 2 };
@@ -66,6 +66,7 @@ struct profile_kind {
 };
 
 struct profile {
+    int n_plan; /* timed: PROFILE_PLANS, or without PLAN_CLASS */
     int n_device;
     char device[SOLVE_DEVICES][32];
     int n_kind;
@@ -75,7 +76,7 @@ struct profile {
         int reps, passes;      /* as asked for, or fewer where time is short */
         bool once;             /* no pass of the same plan before one that is timed */
         double sync_us;        /* that a cut costs beyond its slowest part */
-        double predicted_us[PROFILE_PLANS];
+        double predicted_us[PLAN_CLASS];
         struct profile_time measured[PROFILE_PLANS];
         double
             uneven[PROFILE_PLANS]; /* of the time that parts of one operation run: the first has ended, the last not */
@@ -91,7 +92,7 @@ struct profile_how {
     struct clock clock;
     enum wait_mode sync;
     int reps;        /* passes of each plan that operations are measured in */
-    int passes;      /* of each of the three plans */
+    int passes;      /* of each plan */
     double limit_us; /* less of both where it would take longer, and then passes of fewer rows; 0: none */
     /* Or NULL.  Makes the pass of many rows one of so many: its own number, or a half, a quarter ... */
     int (*shorten)(void *user, int n_row, struct lutra_error *err);

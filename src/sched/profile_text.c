@@ -46,12 +46,12 @@ static json_t *shape_json(const struct profile *p, const struct profile_kind *k,
     return o;
 }
 
-static json_t *pass_json(const struct profile_pass *pass)
+static json_t *pass_json(const struct profile_pass *pass, int n_plan)
 {
     json_t *predicted = json_object(), *measured = json_object(), *uneven = json_object();
-    for (int i = 0; i < PROFILE_PLANS; i++) {
+    for (int i = 0; i < n_plan; i++) {
         const char *name = profile_plan_name((enum profile_plan)i);
-        json_object_set_new(predicted, name, json_real(pass->predicted_us[i]));
+        if (i < PLAN_CLASS) json_object_set_new(predicted, name, json_real(pass->predicted_us[i]));
         json_object_set_new(measured, name, time_json(pass->measured[i]));
         json_object_set_new(uneven, name, json_real(pass->uneven[i]));
     }
@@ -70,7 +70,8 @@ char *profile_text(const struct profile *p, const struct profile_key *key)
         for (int c = 0; c < PASS_CLASSES; c++) json_object_set_new(o, class_name[c], shape_json(p, kind, &kind->of[c]));
         json_array_append_new(kinds, o);
     }
-    for (int c = 0; c < PASS_CLASSES; c++) json_object_set_new(passes, class_name[c], pass_json(&p->pass[c]));
+    for (int c = 0; c < PASS_CLASSES; c++)
+        json_object_set_new(passes, class_name[c], pass_json(&p->pass[c], p->n_plan));
     json_t *all =
         json_pack("{si ss ss ss si so so so}", "lutra_profile", VERSION, "build", key->build, "model", key->model,
             "machine", key->machine, "grid", PROFILE_GRID, "devices", devices, "passes", passes, "kinds", kinds);
@@ -169,7 +170,7 @@ static int read_kind(const json_t *o, int n, struct profile_kind *k, struct lutr
     return 0;
 }
 
-static int read_pass(const json_t *o, struct profile_pass *pass, struct lutra_error *err)
+static int read_pass(const json_t *o, int n_plan, struct profile_pass *pass, struct lutra_error *err)
 {
     const char *best = string_of(o, "best");
     int found = -1;
@@ -180,10 +181,10 @@ static int read_pass(const json_t *o, struct profile_pass *pass, struct lutra_er
     if (!json_is_boolean(json_object_get(o, "once"))) return wrong(err, "once");
     pass->once = json_is_true(json_object_get(o, "once"));
     TRY(read_us(json_object_get(o, "sync_us"), "sync_us", &pass->sync_us, err));
-    for (int i = 0; i < PROFILE_PLANS; i++) {
+    for (int i = 0; i < n_plan; i++) {
         const char *name = profile_plan_name((enum profile_plan)i);
-        TRY(read_us(
-            json_object_get(json_object_get(o, "predicted_us"), name), "predicted_us", &pass->predicted_us[i], err));
+        const json_t *predicted = json_object_get(json_object_get(o, "predicted_us"), name);
+        if (i < PLAN_CLASS) TRY(read_us(predicted, "predicted_us", &pass->predicted_us[i], err));
         TRY(read_time(
             json_object_get(json_object_get(o, "measured_us"), name), "measured_us", &pass->measured[i], err));
         TRY(read_us(json_object_get(json_object_get(o, "uneven"), name), "uneven", &pass->uneven[i], err));
@@ -228,8 +229,10 @@ static int read_all(const json_t *all, const struct profile_key *key, struct pro
     }
     for (size_t k = 0; k < json_array_size(kinds); k++)
         TRY(read_kind(json_array_get(kinds, k), p->n_device, &p->kind[p->n_kind++], err));
+    const json_t *passes = json_object_get(all, "passes"), *few = json_object_get(passes, *class_name);
+    p->n_plan = json_object_get(json_object_get(few, "measured_us"), "class") ? PROFILE_PLANS : PLAN_CLASS;
     for (int c = 0; c < PASS_CLASSES; c++)
-        TRY(read_pass(json_object_get(json_object_get(all, "passes"), class_name[c]), &p->pass[c], err));
+        TRY(read_pass(json_object_get(passes, class_name[c]), p->n_plan, &p->pass[c], err));
     return 0;
 }
 

@@ -35,7 +35,7 @@ static int list_sets(void *opts, struct option_set *set)
 
 /* ---- what was measured, for people ---- */
 
-static const char *const classes[] = {"few", "many"}, *const plans[] = {"one", "even", "solved"};
+static const char *const classes[] = {"few", "many"}, *const plans[] = {"one", "even", "solved", "class"};
 
 static double us_of(const json_t *time)
 {
@@ -79,13 +79,14 @@ static void print_pass(const json_t *pass, const char *class)
 {
     const json_t *measured = json_object_get(pass, "measured_us"), *predicted = json_object_get(pass, "predicted_us");
     printf("A pass of %s rows (%lld), us:", class, (long long)json_integer_value(json_object_get(pass, "rows")));
-    for (int i = 0; i < 3; i++) {
-        const json_t *t = json_object_get(measured, plans[i]);
+    for (size_t i = 0; i < sizeof plans / sizeof *plans; i++) {
+        const json_t *t = json_object_get(measured, plans[i]), *said = json_object_get(predicted, plans[i]);
         double uneven = json_number_value(json_object_get(json_object_get(pass, "uneven"), plans[i]));
-        printf("%s %s %.0f +- %.0f (%.0f predicted", i ? "," : "", plans[i], us_of(t),
-            json_number_value(json_array_get(t, 1)), json_number_value(json_object_get(predicted, plans[i])));
-        if (uneven > 0) printf("; parts end within %.1f %%", uneven * 100);
-        putchar(')');
+        if (!t) continue;
+        printf("%s %s %.0f +- %.0f", i ? "," : "", plans[i], us_of(t), json_number_value(json_array_get(t, 1)));
+        if (said) printf(" (%.0f predicted", json_number_value(said));
+        if (said && uneven > 0) printf("; parts end within %.1f %%", uneven * 100);
+        if (said) putchar(')');
     }
     printf(".  Kept: %s.\n", json_string_value(json_object_get(pass, "best")));
 }
@@ -243,9 +244,11 @@ const struct command command_profile = {
     .summary = "Measure how devices best share a model, and keep that",
     .notes =
         "Each kind of operation is timed on each device of --device (clusters of CPUs, an NPU beside the CPU) and on "
-        "all of\nthem at once, in whole passes of one row and of 256; then passes of three plans: all on the first "
-        "device, shared\nby speed, and shared as solved from the times.  The fastest is kept in a file beside the "
-        "model, and used from\nthen on with this --device (--plan says otherwise).  Between clusters text does not "
+        "all of\nthem at once, in whole passes of one row and of 256; then passes of whole plans: all on the first "
+        "device, shared\nby speed, as solved from the times, and beside an NPU or GPU by class of rows.  The fastest "
+        "is "
+        "kept in a file\nbeside the model, and used from then on with this --device (--plan says otherwise).  Between "
+        "clusters text does not "
         "depend on the plan.  Let\nnothing else run meanwhile.",
     .opts_bytes = sizeof(struct profile_options),
     .defaults = set_defaults,
