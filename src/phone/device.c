@@ -427,7 +427,8 @@ int sim_device_open(struct device **out, const struct sim_device_settings *setti
         .async = true,
         .masks = settings->inner && settings->inner->caps.masks,
         .speed = settings->kind != SIM_CPU,
-        .shares = SHARED_BY_OUTPUTS};
+        .shares = SHARED_BY_OUTPUTS,
+        .class_shares = SHARED_BY_CLASS};
     *out = &u->device;
     return 0;
 }

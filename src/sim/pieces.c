@@ -186,7 +186,7 @@ static void fill_entry(struct sim_op *s, const struct world *w, const struct pla
     const int rows = share_count_rows(&w->pass, w->list.value[op->in[0]].rows, p->share);
     const bool whole = share_is_whole(p->share), product = op->kind == OP_MATMUL;
     snprintf(s->name, sizeof s->name,
-        p->n > 2   ? "%s to %s"
+        p->n > 2   ? "%s .. %s"
         : p->n > 1 ? "%s, %s"
                    : "%s",
         name_of(w, p->first), name_of(w, p->first + p->n - 1));

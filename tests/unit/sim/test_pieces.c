@@ -73,8 +73,7 @@ static double moved(double halves)
 }
 
 /* A layer on NPU and GPU: blocks and others at the same time, the rest on the GPU.  The host waits once before a
- * product and once behind it, but for ffn_down: each processor has made its own rows' inputs, and the GPU's rows come
- * when the NPU's are known to be read. */
+ * product and once behind it, but between the gate and ffn_down: each processor has made its own rows' inputs. */
 static double layer_us(int blocks, int others)
 {
     const struct matrix m[4][2] = {{{4096, 6144}}, {{4096, 4096}}, {{4096, 14336}, {4096, 14336}}, {{14336, 4096}}};
@@ -90,7 +89,7 @@ static double layer_us(int blocks, int others)
     }
     if (!blocks) return us + gpu[0] + gpu[1] + gpu[2] + gpu[3];
     for (int i = 0; i < 2; i++) us += fmax(npu[i] + sync, gpu[i]) + sync;
-    return us + fmax(npu[2] + npu[3] + sync, fmax(gpu[2], npu[2] + sync) + gpu[3]) + sync;
+    return us + fmax(npu[2] + npu[3] + sync, gpu[2] + gpu[3]) + sync;
 }
 
 static void takes_as_long_as_by_hand(void **state)
@@ -156,7 +155,7 @@ static struct seen see(const struct sim_result *r, const char *name)
     struct seen s = {0};
     for (int i = 0; i < SIM_ENTRIES; i++) {
         const struct sim_op *op = &r->op[i];
-        if (!op->of || strncmp(op->name, name, strlen(name)) != 0) continue;
+        if (!op->of || !strstr(op->name, name)) continue;
         s.n++;
         for (int d = 0; d < SIM_UNITS; d++) {
             if (!op->choice.us[d]) continue;
@@ -221,7 +220,7 @@ static void slow_hand_overs_wait_and_copy(void **state)
     q.profile = &quick;
     const double waits = answer(&q).us.middle, each = (waits - fast.us.middle) / fast.hand_overs;
     const double most = figure(SOC_SYNC_US) - figure(SOC_FAST_SYNC_US);
-    assert_true(fast.hand_overs >= 8 * llama.n_layer && each > most / 2 && each < most * 2);
+    assert_true(fast.hand_overs >= 6 * llama.n_layer && each > most / 2 && each < most * 2);
     /* Blocks alone: what the GPU makes for qkv, o and gate, up; what it takes of qkv, o and down. */
     const double halves = 992. * (4096 + 6144 + 4096 + 4096 + 4096 + 4096),
                  copied = 2 * halves * llama.n_layer / 1e3 / figure(SOC_COPY_GBS);
