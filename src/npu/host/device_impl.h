@@ -64,7 +64,8 @@ struct npu_buffer {
     uint32_t fresh;              /* set of windows whose bytes are current */
     uint32_t dirty[NPU_WINDOWS]; /* the first bytes of each, which cache lines may hold that are not written back */
     struct area come[NPU_AREAS]; /* [n_come] columns that others wrote: in the host's memory alone, the rest is not */
-    int n_come;                  /* more than NPU_AREAS: not all are there, and the value cannot be brought */
+    int n_come;                  /* more than NPU_AREAS: not all are there, and the value cannot be brought.  Prompts
+                                    have 16 blocks in a pass; only rows given one by one take turns so often */
 
     /* A cache: */
     int n_layer; /* 0: a value */

@@ -217,6 +217,52 @@ static void a_lost_npu_is_followed_by_the_cpu(void **state)
     shut(&cpu);
 }
 
+/* n rows of each of two sequences, the first in whole blocks of a prompt, the second not; one behind the other, or in
+ * turns.  Their last logits, in that order. */
+static int run_two(struct fixture *f, int n, bool in_turns, float out[2][N_VOCAB], struct lutra_error *why)
+{
+    static struct lutra_row row[320];
+    int32_t seq[2], last[2] = {-1, -1};
+    for (int i = 0; i < 2; i++) OK(lutra_seq_open(f->s, 0, &seq[i], err));
+    for (int r = 0; r < 2 * n; r++) {
+        const int which = in_turns ? r % 2 : r >= n, pos = in_turns ? r / 2 : r % n;
+        const uint32_t want = (which ? 0 : LUTRA_ROW_BULK) | (pos == n - 1 ? LUTRA_WANT_LOGITS : 0);
+        row[r] = (struct lutra_row){id_at(pos + which), pos, seq[which], last[which], want, 0};
+        last[which] = r;
+    }
+    const int rc = lutra_forward(f->s, row, 2 * n, sizeof *row, why);
+    for (int i = 0; rc == 0 && i < 2; i++) memcpy(out[i], lutra_forward_result(f->s, i)->logits, sizeof out[i]);
+    for (int i = 0; i < 2; i++) lutra_seq_close(f->s, seq[i]);
+    return rc;
+}
+
+/* Where the NPU and the CPU both have parts of both classes.  Turns that the NPU does not keep apart are refused by
+ * name, and the session goes on. */
+static void classes_of_rows_take_turns(void **state)
+{
+    static float apart[2][N_VOCAB], mixed[2][N_VOCAB];
+    struct lutra_runtime_settings rs;
+    struct lutra_session_settings ss;
+    struct lutra_error why;
+    struct fixture f = {0};
+    (void)state;
+    lutra_runtime_settings_init(&rs, sizeof rs);
+    lutra_session_settings_init(&ss, sizeof ss);
+    rs.device = "npu-sim,cpu", rs.split = "1,1/1,2", rs.n_threads = 1;
+    ss.n_seq = 2, ss.n_ctx = 160, ss.n_batch = 320;
+    OK(lutra_runtime_open(&f.rt, &rs, err));
+    OK(lutra_model_open(&f.model, f.rt, MODEL, NULL, err));
+    OK(lutra_session_open(&f.s, f.model, &ss, err));
+    OK(run_two(&f, 48, false, apart, err));
+    OK(run_two(&f, 48, true, mixed, err));
+    assert_memory_equal(apart, mixed, sizeof apart);
+    assert_int_equal(run_two(&f, 160, true, mixed, &why), LUTRA_E_UNSUPPORTED);
+    assert_string_equal(why.what, "npu-sim: rows of two classes take turns too often");
+    OK(run_two(&f, 48, true, mixed, err));
+    assert_memory_equal(apart, mixed, sizeof apart);
+    shut(&f);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -227,6 +273,7 @@ int main(void)
         cmocka_unit_test(what_the_npu_lacks_runs_on_the_cpu),
         cmocka_unit_test(massive_activations_stay_finite),
         cmocka_unit_test(a_lost_npu_is_followed_by_the_cpu),
+        cmocka_unit_test(classes_of_rows_take_turns),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
