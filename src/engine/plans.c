@@ -181,7 +181,7 @@ static bool find_cuts(const lutra_model *m, enum pass_class rows, const struct o
     if (kind == PLAN_SOLVED) return m->profile && profile_cuts(m->profile, rows, kind, list, device, n_device, cut);
     struct device *first = device[0];
     for (int i = n_device - 1; i >= 0; i--)
-        if (device[i]->caps.speed > 0 || (mixed && device[i]->caps.shares)) first = device[i];
+        if (device[i]->caps.shares) first = device[i];
     for (int i = 0; i < list->n_op; i++) cut[i] = (struct plan_cut){.n = 1, .device = {first}, .part = {1}};
     return true;
 }

@@ -257,6 +257,25 @@ static void plans_have_the_bits_of_one(void **state)
     fixture_close(&f);
 }
 
+/* --plan one: the first that could share, beside whom and however parts are said. */
+static void one_device_is_the_first(void **state)
+{
+    static const struct {
+        const char *device, *split;
+    } lists[] = {
+        {"cpu:0,cpu:1", NULL}, {"cpu:0,cpu:1", "1,1/0,1"}, {"npu-sim,cpu:0,cpu:1", NULL}, {"npu-sim,cpu", "0,1/1,0"}};
+    (void)state;
+    if (!have_two()) skip();
+    for (size_t i = 0; i < sizeof lists / sizeof *lists; i++) {
+        struct fixture f;
+        fixture_open_split(&f, &(struct where){lists[i].device, NULL}, lists[i].split, "tiny-llama", "Q4_0", 0);
+        open_with(&f, "one", 0);
+        assert_int_equal(f.model->plan.n_device, 1);
+        assert_ptr_equal(f.model->plan.device[0], f.rt->devices.device[0]);
+        fixture_close(&f);
+    }
+}
+
 /* A profile is of the model with its overrides: it is found by that model, and by no other. */
 static void a_profile_is_of_its_overrides(void **state)
 {
@@ -301,6 +320,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(clusters_have_the_bits_of_one),
         cmocka_unit_test(a_head_is_shared), cmocka_unit_test(a_profile_is_of_its_overrides),
-        cmocka_unit_test(names_are_checked), cmocka_unit_test(plans_have_the_bits_of_one)};
+        cmocka_unit_test(names_are_checked), cmocka_unit_test(plans_have_the_bits_of_one),
+        cmocka_unit_test(one_device_is_the_first)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
