@@ -254,7 +254,6 @@ static void report_plan(const struct lutra_model *m)
 
 static int open_weights(struct lutra_model *m, const struct lutra_model_settings *set, struct lutra_error *err)
 {
-    weights_drop_all_pages(m->weights);
     TRY(model_choose_devices(m, set->device, err));
     if (set->override_tensor) TRY(model_override(m, set->override_tensor, err));
     TRY(model_choose_plans(m, set->plan, err));
@@ -361,7 +360,7 @@ static int open_all(struct lutra_model *m, const char *path, const struct lutra_
     const bool ahead = !set->vocab_only && reads_ahead(m, set);
     if (ahead) TRY(open_weights(m, set, err)); /* which the disk goes on with meanwhile */
     TRY(open_text(m, path, err));
-    if (set->vocab_only) weights_drop_all_pages(m->weights);
+    weights_drop_metadata_pages(m->weights);
     return set->vocab_only || ahead ? 0 : open_weights(m, set, err);
 }
 

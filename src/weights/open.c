@@ -308,10 +308,10 @@ void weights_drop_pages(const struct weights *w, const struct tensor *t)
     pages_drop(t->data, t->bytes);
 }
 
-void weights_drop_all_pages(const struct weights *w)
+void weights_drop_metadata_pages(const struct weights *w)
 {
     for (size_t i = 0; i < w->n_file; i++)
-        if (!w->file[i].composed) madvise((void *)(uintptr_t)w->file[i].base, w->file[i].bytes, MADV_DONTNEED);
+        if (!w->file[i].composed) pages_drop(w->file[i].base, w->file[i].header_bytes);
 }
 
 void weights_prefetch(const struct weights *w, const struct tensor *t)

@@ -99,8 +99,8 @@ const int32_t *weights_order(const struct weights *w, const struct tensor *t);
  * before they are read), or start reading them. */
 void weights_drop_pages(const struct weights *w, const struct tensor *t);
 void weights_prefetch(const struct weights *w, const struct tensor *t);
-/* Drops all pages of the files that were read: metadata, once it is understood.  Never fails. */
-void weights_drop_all_pages(const struct weights *w);
+/* The same of what comes before the tensors in each file: metadata, once it is understood. */
+void weights_drop_metadata_pages(const struct weights *w);
 
 /* ---- metadata: keys and values of files/gguf.h ---- */
 

@@ -88,6 +88,46 @@ static bool have_two(void)
     return cpu_allowed(cpu, 4) >= 2 && cpu[0] == 0 && cpu[1] == 1;
 }
 
+/* KiB of a file that this process maps and has touched. */
+static long resident(const char *path)
+{
+    char line[512];
+    long kib = 0, n;
+    bool inside = false;
+    FILE *f = fopen("/proc/self/smaps", "r");
+    assert_non_null(f);
+    while (fgets(line, sizeof line, f)) {
+        if (strchr(line, '-') && strchr(line, '-') < strchr(line, ' ')) inside = strstr(line, path) != NULL;
+        if (inside && sscanf(line, "Rss: %ld kB", &n) == 1) kib += n;
+    }
+    fclose(f);
+    return kib;
+}
+
+/* Behind the first answer all is packed: what the vocabulary was read from goes back as what the weights were does. */
+static void keeps_no_page_more(void **state)
+{
+    long kib[2];
+    struct fixture f;
+    (void)state;
+    fixture_make(&f, &(struct where){0}, "tiny-qwen2", "Q4_0", 0, 0);
+    for (int progressive = 0; progressive < 2; progressive++) {
+        struct heard h;
+        lutra_runtime *rt = open_runtime("cpu", progressive);
+        lutra_model *m;
+        OK(lutra_model_open(&m, rt, f.path, NULL, err));
+        lutra_session *s = open_session(m);
+        OK(generate(s, &h, err));
+        kib[progressive] = resident(f.path);
+        lutra_session_close(&s);
+        lutra_model_close(&m);
+        lutra_runtime_close(&rt);
+    }
+    print_message("resident behind an answer: %ld KiB, progressive %ld\n", kib[0], kib[1]);
+    assert_in_range(kib[1], 0, kib[0] + 4);
+    fixture_close(&f);
+}
+
 static void says_the_same(void **state)
 {
     static const char *const types[] = {"Q4_0", "F16", "Q4_K"}, *const shapes[] = {"tiny-qwen2", "tiny-gemma2"};
@@ -296,8 +336,9 @@ static void reads_before_the_vocabulary(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(says_the_same), cmocka_unit_test(reads_a_packed_copy),
-        cmocka_unit_test(the_pass_waits_for_its_weights), cmocka_unit_test(what_cannot_be_read_fails_the_request),
-        cmocka_unit_test(memories_of_devices_are_refused), cmocka_unit_test(reads_before_the_vocabulary)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(says_the_same), cmocka_unit_test(keeps_no_page_more),
+        cmocka_unit_test(reads_a_packed_copy), cmocka_unit_test(the_pass_waits_for_its_weights),
+        cmocka_unit_test(what_cannot_be_read_fails_the_request), cmocka_unit_test(memories_of_devices_are_refused),
+        cmocka_unit_test(reads_before_the_vocabulary)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
