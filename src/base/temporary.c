@@ -91,6 +91,14 @@ static int create_folder(const char *name)
     return mkdir(name, 0777) == 0 ? open(name, O_RDONLY | O_DIRECTORY | O_CLOEXEC) : -1;
 }
 
+/* Why nothing may be renamed to a path, as an errno; 0: it may.  A device or a pipe would be gone, even /dev/null. */
+static int why_not(const char *path)
+{
+    struct stat st;
+    if (stat(path, &st) != 0 || S_ISREG(st.st_mode)) return 0;
+    return S_ISDIR(st.st_mode) ? EISDIR : ENOTSUP;
+}
+
 /* The first N that is free.  Plain open and mkdir, so that it gets the mode of anything new. */
 static int create_first(const char *path, int (*create)(const char *name), char **name)
 {
@@ -112,7 +120,11 @@ static int create_first(const char *path, int (*create)(const char *name), char 
 
 int temporary_create(const char *path, char **name)
 {
-    return create_first(path, create_file, name);
+    const int why = why_not(path);
+    if (!why) return create_first(path, create_file, name);
+    *name = strdup(path);
+    errno = why;
+    return -1;
 }
 
 bool temporary_write(int fd, const void *bytes, size_t n)

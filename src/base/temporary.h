@@ -13,7 +13,8 @@
 #include <stddef.h>
 
 /* Removes what dead writers of `path` left, and creates a new one.  Returns its descriptor, to write to, and its name
- * in *name (to be freed); or -1 with errno, *name NULL or what could not be created. */
+ * in *name (to be freed); or -1 with errno, *name NULL or what could not be created.  EISDIR, ENOTSUP: `path` is there
+ * and no plain file. */
 int temporary_create(const char *path, char **name);
 
 /* Writes all n bytes; false: errno says why not. */

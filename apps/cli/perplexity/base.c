@@ -3,6 +3,7 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "perplexity/perplexity.h"
@@ -31,6 +32,8 @@ int base_create(struct base *b, const char *path, int n_ctx, int n_vocab, int n_
 {
     *b = (struct base){.path = path, .n_ctx = n_ctx, .n_vocab = n_vocab, .n_chunk = n_chunk};
     size_t n = strlen(path) + sizeof ".part";
+    struct stat there;
+    if (stat(path, &there) == 0 && !S_ISREG(there.st_mode)) return refuse(b, "not a regular file");
     b->part = get_memory(n);
     snprintf(b->part, n, "%s.part", path);
     b->file = fopen(b->part, "wb");

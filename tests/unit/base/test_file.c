@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: MIT
  *
- * A small file read whole, and a library that is opened when it is wanted.
+ * A small file read whole, one that is written beside its place, and a library that is opened when it is wanted.
  */
 #include "base/file.h"
 #include "base/library.h"
+#include "base/temporary.h"
 
 #include <dlfcn.h>
+#include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -94,9 +96,37 @@ static void opens_libraries(void **state)
     assert_non_null(strstr(dlerror(), "liblutra-nobody"));
 }
 
+/* A rename would put a file in the place of a device, a pipe or a folder. */
+static void replaces_plain_files_only(void **state)
+{
+    static const struct {
+        const char *path;
+        int why;
+    } bad[] = {{"/dev/null", ENOTSUP}, {"/tmp", EISDIR}};
+    char folder[] = "/tmp/lutra-temporary-XXXXXX", path[64], *name;
+    (void)state;
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        assert_int_equal(temporary_create(bad[i].path, &name), -1);
+        assert_int_equal(errno, bad[i].why);
+        assert_string_equal(name, bad[i].path);
+        free(name);
+    }
+    assert_non_null(mkdtemp(folder));
+    snprintf(path, sizeof path, "%s/x", folder);
+    for (int i = 0; i < 2; i++) { /* a new one, and one that is there */
+        int fd = temporary_create(path, &name);
+        assert_true(fd >= 0 && temporary_write(fd, "abc", 3));
+        assert_int_equal(rename(name, path), 0);
+        close(fd);
+        free(name);
+    }
+    unlink(path);
+    assert_int_equal(rmdir(folder), 0);
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(reads_whole), cmocka_unit_test(reads_pipes), cmocka_unit_test(opens_libraries)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(reads_whole), cmocka_unit_test(reads_pipes),
+        cmocka_unit_test(opens_libraries), cmocka_unit_test(replaces_plain_files_only)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
