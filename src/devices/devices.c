@@ -65,6 +65,8 @@ static int open_cpu(const struct opener *self, enum npu_packing packing, struct 
 {
     struct cpu_device_settings cpu = {0};
     (void)self, (void)packing;
+    if (all->caller_cpu >= 0)
+        return lutra_fail(err, LUTRA_E_ARGUMENT, "device 'cpu', which has all processors, beside a cluster of them");
     TRY(find_isa(set, &cpu.isa, err));
     return open_cpu_with(all, cpu, all->pool, "cpu", out, text, n, err);
 }
@@ -351,6 +353,18 @@ static int open_device(
     return read_split(set, all->n_device - 1, &d->caps, err);
 }
 
+/* A number for a device that is not there is a mistake; one device has all, whatever is said. */
+static int check_split(const char *split, int n_device, struct lutra_error *err)
+{
+    int n = 1;
+    for (const char *at = split; at && *at; at++) {
+        n = *at == '/' ? 1 : n + (*at == ',');
+        if (n > n_device && n_device > 1)
+            return lutra_fail(err, LUTRA_E_ARGUMENT, "split '%s': more numbers than the %d devices", split, n_device);
+    }
+    return 0;
+}
+
 /* The names in order, and the CPU behind them where it is not among them. */
 static int open_listed(struct device_set *all, runtime_settings *set, struct lutra_error *err)
 {
@@ -359,6 +373,7 @@ static int open_listed(struct device_set *all, runtime_settings *set, struct lut
         TRY(open_device(all, set, name, n, err));
         name = name[n] ? name + n + 1 : NULL;
     }
+    TRY(check_split(set->split, all->n_device, err));
     if (all->cpu) return 0;
     struct lutra_runtime_settings unnamed = *set;
     unnamed.split = NULL;

@@ -47,8 +47,7 @@ int model_override(struct lutra_model *m, const char *list, struct lutra_error *
         int found = give(m, item, at, m->runtime->devices.device[number], err);
         if (found < 0) return found;
         if (!found)
-            log_line(
-                &m->runtime->log, LUTRA_LOG_INFO, "override_tensor: no tensor's name matches '%.*s'", (int)at, item);
+            log_line(&m->runtime->log, LUTRA_LOG_WARN, "override_tensor: no tensor matches '%.*s'", (int)at, item);
         item = item[n] ? item + n + 1 : NULL;
     }
     return 0;

@@ -144,7 +144,8 @@ static int find_profile(lutra_model *m, const char *file, bool needed, struct lu
     if (!path) return lutra_fail(err, LUTRA_E_NO_MEMORY, "plan: out of memory");
     if (needed || access(path, F_OK) == 0) rc = read_profile(m, path, &why);
     if (rc < 0 && needed)
-        lutra_fail(err, rc, "plan: %s; 'lutra profile' makes one", why.what);
+        lutra_fail(err, rc, "plan: %s; 'lutra profile' makes one%s", why.what,
+            file && access(file, F_OK) != 0 ? "; auto, one, even, class and solved are names" : "");
     else if (rc < 0)
         log_line(&m->runtime->log, LUTRA_LOG_WARN, "%s; left out, make it again with 'lutra profile'", why.what);
     free(beside);
@@ -190,16 +191,17 @@ static bool find_cuts(const lutra_model *m, enum pass_class rows, const struct o
 static void describe(lutra_model *m)
 {
     static const char *const what[] = {"one device", "by speed", "as solved", "by class of rows"};
-    const char *from = m->profile ? "from the profile" : "no profile";
-    if (!shares(m, false)) {
-        m->plan_text[0] = 0;
-    } else if (m->plan_kind[PASS_FEW] == m->plan_kind[PASS_MANY]) {
-        snprintf(m->plan_text, sizeof m->plan_text, "%s (%s)", what[m->plan_kind[PASS_FEW]], from);
-    } else {
-        snprintf(m->plan_text, sizeof m->plan_text, "few rows %s, many %s (%s)", what[m->plan_kind[PASS_FEW]],
-            what[m->plan_kind[PASS_MANY]], from);
-    }
-    if (m->plan_text[0]) log_line(&m->runtime->log, LUTRA_LOG_INFO, "plan: %s", m->plan_text);
+    const char *from = m->profile ? "from the profile" : "no profile", *few = what[m->plan_kind[PASS_FEW]],
+               *many = what[m->plan_kind[PASS_MANY]];
+    char why[200];
+    m->plan_text[0] = 0;
+    if (!shares(m, false)) return;
+    if (few == many)
+        snprintf(m->plan_text, sizeof m->plan_text, "%s (%s)", few, from);
+    else
+        snprintf(m->plan_text, sizeof m->plan_text, "few rows %s, many %s (%s)", few, many, from);
+    profile_reason(m->profile, &m->plan, &m->plan_many, why, sizeof why);
+    log_line(&m->runtime->log, LUTRA_LOG_INFO, "plan: %s, %s", m->plan_text, why);
 }
 
 int model_open_plan(

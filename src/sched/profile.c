@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/hash.h"
 #include "quant/quant.h"
 #include "sched/profile_impl.h"
 
@@ -101,6 +102,12 @@ static int find_units(struct maker *m, struct lutra_error *err)
 
 /* ---- plans ---- */
 
+static bool is_among(const struct device *d, struct device *const *device, int n)
+{
+    while (n-- && device[n] != d) continue;
+    return n >= 0;
+}
+
 bool profile_cuts(const struct profile *p, enum pass_class rows, enum profile_plan plan, const struct op_list *list,
     struct device *const *device, int n_device, struct plan_cut *cut)
 {
@@ -109,7 +116,7 @@ bool profile_cuts(const struct profile *p, enum pass_class rows, enum profile_pl
     unsigned set = 0;
     for (int i = 0; i < p->n_device; i++) {
         for (int d = 0; d < n_device && !own[i]; d++)
-            if (!strcmp(device[d]->name, p->device[i])) own[i] = device[d];
+            if (!strcmp(device[d]->name, p->device[i]) && !is_among(device[d], own, i)) own[i] = device[d];
         set |= (own[i] ? 1u : 0u) << i;
         if (!first) first = own[i];
     }
@@ -202,6 +209,35 @@ static void keep_one(struct profile *p)
         least = sum;
         for (int c = 0; c < PASS_CLASSES; c++) p->pass[c].best = (enum profile_plan)i;
     }
+}
+
+/* ---- in words ---- */
+
+static uint64_t add_plan(uint64_t hash, const struct plan *plan)
+{
+    for (int p = 0; p < plan->n_piece; p++) {
+        const struct plan_piece *piece = &plan->piece[p];
+        const char *name = plan->device[piece->device]->name;
+        const int what[] = {piece->first, piece->n, piece->share.from, piece->share.to, piece->share.rows};
+        hash = hash_bytes(hash_bytes(hash, what, sizeof what), name, strlen(name));
+    }
+    return hash;
+}
+
+void profile_reason(const struct profile *p, const struct plan *few, const struct plan *many, char *text, size_t size)
+{
+    const uint64_t hash = add_plan(add_plan(0, few), many);
+    size_t at = (size_t)snprintf(text, size, "%08x", (unsigned)(hash ^ hash >> 32));
+    for (int c = 0; p && c < PASS_CLASSES; c++)
+        for (int i = 0; i <= PROFILE_PLANS && at < size; i++) {
+            const int n_row = p->pass[c].n_row;
+            const char *before = i ? ", " : c ? "; " : ": ";
+            if (i == PROFILE_PLANS)
+                at += (size_t)snprintf(text + at, size - at, " (%d row%s)", n_row, n_row == 1 ? "" : "s");
+            else
+                at += (size_t)snprintf(text + at, size - at, "%s%s %.0f us", before,
+                    profile_plan_name((enum profile_plan)i), p->pass[c].measured[i].us);
+        }
 }
 
 /* ---- a profile ---- */

@@ -130,6 +130,12 @@ int profile_parse(
 /* A file of it: *out is freed by the caller, NULL on failure.  It is written whole or not at all. */
 int profile_read(struct profile **out, const char *path, const struct profile_key *key, struct lutra_error *err);
 int profile_write(const char *path, const char *text, struct lutra_error *err);
+/* Whether that could be done: who measures for minutes asks before. */
+int profile_can_write(const char *path, struct lutra_error *err);
+
+/* A hash of who computes what in passes of few rows and of many, the same for the same plans, and why they are kept:
+ * what passes took under each plan that was timed.  p NULL: the hash alone. */
+void profile_reason(const struct profile *p, const struct plan *few, const struct plan *many, char *text, size_t size);
 
 const char *profile_plan_name(enum profile_plan plan); /* "one", "even", "solved", "class" */
 

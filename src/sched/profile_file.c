@@ -35,6 +35,17 @@ int profile_read(struct profile **out, const char *path, const struct profile_ke
     return rc;
 }
 
+int profile_can_write(const char *path, struct lutra_error *err)
+{
+    char *name;
+    int fd = temporary_create(path, &name), rc = 0;
+    if (!name) rc = lutra_fail(err, LUTRA_E_NO_MEMORY, "%s: out of memory", path);
+    if (rc == 0 && fd < 0) rc = lutra_fail(err, LUTRA_E_IO, "%s: %s", path, strerror(errno));
+    if (fd >= 0) unlink(name), close(fd);
+    free(name);
+    return rc;
+}
+
 int profile_write(const char *path, const char *text, struct lutra_error *err)
 {
     char *name;

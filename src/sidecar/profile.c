@@ -141,18 +141,35 @@ static int measure(lutra_model *m, struct profile *out, struct telling *t, struc
 
 static int keep(const lutra_model *m, const char *path, const struct profile *p, char **out, struct lutra_error *err)
 {
-    char model[24], *beside = path ? NULL : model_profile_path(m);
+    char model[24];
     struct profile_key key;
     model_profile_key(m, model, &key);
     char *text = profile_text(p, &key);
-    if (!path) path = beside;
-    int rc =
-        path && text ? profile_write(path, text, err) : lutra_fail(err, LUTRA_E_NO_MEMORY, "profile: out of memory");
+    int rc = text ? profile_write(path, text, err) : lutra_fail(err, LUTRA_E_NO_MEMORY, "profile: out of memory");
     if (rc == 0 && out)
         *out = text;
     else
         free(text);
-    free(beside);
+    return rc;
+}
+
+/* What would only be known minutes later. */
+static int check(const lutra_model *m, const char *path, struct lutra_error *err)
+{
+    struct device *device[PLAN_DEVICES];
+    if (plan_devices_by_class(device, model_devices(m, device)))
+        return lutra_fail(
+            err, LUTRA_E_ARGUMENT, "profile: the parts of each class of rows are said: there is nothing to find");
+    return profile_can_write(path, err);
+}
+
+static int profile(lutra_model *m, const char *path, struct telling *t, char **text, struct lutra_error *err)
+{
+    TRY(check(m, path, err));
+    struct profile *p = malloc(sizeof *p);
+    int rc = p ? measure(m, p, t, err) : lutra_fail(err, LUTRA_E_NO_MEMORY, "profile: out of memory");
+    if (rc == 0) rc = keep(m, path, p, text, err);
+    free(p);
     return rc;
 }
 
@@ -169,10 +186,10 @@ int lutra_profile(lutra_runtime *runtime, const char *model_path, const char *ou
     set.plan = "even";
     set.vocab_only = false;
     TRY(lutra_model_open(&m, runtime, model_path, &set, err));
-    struct profile *p = malloc(sizeof *p);
-    int rc = p ? measure(m, p, &t, err) : lutra_fail(err, LUTRA_E_NO_MEMORY, "profile: out of memory");
-    if (rc == 0) rc = keep(m, out_path, p, text, err);
-    free(p);
+    char *beside = out_path ? NULL : model_profile_path(m);
+    const char *path = out_path ? out_path : beside;
+    int rc = path ? profile(m, path, &t, text, err) : lutra_fail(err, LUTRA_E_NO_MEMORY, "profile: out of memory");
+    free(beside);
     lutra_model_close(&m);
     return rc;
 }

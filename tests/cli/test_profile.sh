@@ -35,11 +35,17 @@ expect_err "before: profile: of version 1, not 3; 'lutra profile' makes one" "a 
 [ "$(ls "$WORK" | grep -c tmp)" -eq 0 ] || fail "temporary files are left"
 lutra run --list-devices -m "$WORK/m.gguf"
 expect_out "$made" "the profile in --list-devices"
+hashes=
 for plan in auto one even solved "$made"; do
     say $two --plan "$plan" -v
     expect_same "$WORK/one" "$WORK/out" "text of --plan $plan"
     expect_err "plan: " "the plan of --plan $plan"
+    hashes="$hashes $(sed -n 's/^plan: .*), \([0-9a-f]\{8\}\).*/\1/p' "$WORK/err")"
 done
+expect_err " us (1 row); one " "why the plan is kept"
+# shellcheck disable=SC2086 # five words
+set -- $hashes
+[ $# = 5 ] && [ "$1" = "$5" ] && [ "$2" != "$3" ] || fail "hashes of auto, one, even, solved, FILE:$hashes"
 lutra bench -m "$WORK/m.gguf" $two -p 8 -n 2 -r 1 --no-peaks
 expect_err "(from the profile)" "bench says the plan"
 

@@ -156,7 +156,8 @@ static void names_are_checked(void **state)
         {"cpu:0*10000", NULL, "1 to 9999"}, {"cpu:0*3x", NULL, "1 to 9999"}, {"cpu:*3", NULL, "'cpu:*3'"},
         {"cpu:0,cpu:1023", NULL, "processor 1023"}, {"cpu,cpu:0", NULL, "all processors"}, {"cpu:0", "x", "split 'x'"},
         {"cpu:0", "0", "split '0'"}, {"cpu:0,cpu:0", "1", "no number for device 2"},
-        {"cpu:0,cpu:0", "1,-2", "split '1,-2'"}};
+        {"cpu:0,cpu:0", "1,-2", "split '1,-2'"}, {"cpu:0,cpu:0", "1,1,1", "more numbers than the 2 devices"},
+        {"cpu:0,cpu:0", "1,1/1,1,1", "more numbers than the 2 devices"}, {"cpu:0,cpu", NULL, "all processors"}};
     (void)state;
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         struct lutra_runtime_settings rs;
