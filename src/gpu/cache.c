@@ -59,7 +59,7 @@ static void *read_file(const char *path, size_t *bytes)
     struct head head;
     struct stat st;
     uint8_t *data = NULL;
-    FILE *f = fopen(path, "rb");
+    FILE *f = stat(path, &st) == 0 && S_ISREG(st.st_mode) ? fopen(path, "rb") : NULL; /* a pipe would be waited for */
     if (!f) return NULL;
     if (fstat(fileno(f), &st) == 0 && st.st_size >= (off_t)sizeof head && st.st_size <= MOST_BYTES &&
         fread(&head, sizeof head, 1, f) == 1 && memcmp(head.magic, MAGIC, sizeof MAGIC) == 0 &&
