@@ -1,96 +1,11 @@
 /* SPDX-License-Identifier: MIT
  *
- * Laws of time, the ways to run one operation, and dynamic programming over a layer.
+ * Dynamic programming over a layer.
  */
 #include "sched/solve.h"
 
 #include <math.h>
 #include <string.h>
-
-/* ---- how long ---- */
-
-double cost_at(const struct cost_law *law, int rows)
-{
-    if (law->n == 0) return INFINITY;
-    if (rows <= 0) return 0;
-    if (law->stage > 1) rows = (rows + law->stage - 1) / law->stage * law->stage;
-    const struct cost_point *p = law->point;
-    if (law->n == 1) return p->us * rows / p->rows;
-    int i = 1;
-    while (i < law->n - 1 && rows > p[i].rows) i++;
-    double slope = (p[i].us - p[i - 1].us) / (p[i].rows - p[i - 1].rows);
-    double us = p[i - 1].us + slope * (rows - p[i - 1].rows);
-    return us > 0 ? us : p[0].us;
-}
-
-/* ---- one operation ---- */
-
-static double time_of(const struct solve_question *q, int device, int rows, int part)
-{
-    if (q->us) return q->us(q->user, device, rows, part);
-    return cost_at(q->law[device], rows) * part / q->grid;
-}
-
-/* The rows that a device computes for these. */
-static int padded(const struct solve_question *q, int device, int rows)
-{
-    int stage = q->law[device] ? q->law[device]->stage : 0;
-    return stage > 1 ? (rows + stage - 1) / stage * stage : rows;
-}
-
-static void add(const struct solve_question *q, struct solve_choice c, struct solve_choice *out, int most, int *n)
-{
-    for (int d = 0; d < q->n_device; d++) {
-        if (!c.part[d]) continue;
-        c.us[d] = time_of(q, d, c.rows[d], c.part[d]);
-        if (!isfinite(c.us[d])) return;
-    }
-    if (*n < most) out[(*n)++] = c;
-}
-
-static void add_one(const struct solve_question *q, int d, struct solve_choice *out, int most, int *n)
-{
-    struct solve_choice c = {.kind = padded(q, d, q->rows) > q->rows ? SOLVE_PADDED : SOLVE_ONE};
-    c.part[d] = q->grid, c.rows[d] = q->rows;
-    add(q, c, out, most, n);
-}
-
-static void add_outputs(const struct solve_question *q, const int *part, struct solve_choice *out, int most, int *n)
-{
-    struct solve_choice c = {.kind = SOLVE_OUTPUTS};
-    for (int d = 0; d < q->n_device; d++) {
-        c.part[d] = part[d];
-        if (!part[d]) continue;
-        c.rows[d] = q->rows;
-        if (padded(q, d, q->rows) > q->rows) c.kind = SOLVE_HYBRID;
-    }
-    add(q, c, out, most, n);
-}
-
-static void add_rows(const struct solve_question *q, int whole, int tail, struct solve_choice *out, int most, int *n)
-{
-    struct solve_choice c = {.kind = SOLVE_ROWS};
-    c.part[whole] = c.part[tail] = q->grid;
-    c.rows[whole] = q->rows / q->block * q->block;
-    c.rows[tail] = q->rows % q->block;
-    if (c.rows[whole] && c.rows[tail]) add(q, c, out, most, n);
-}
-
-int solve_choices(const struct solve_question *q, struct solve_choice *out, int most)
-{
-    int n = 0;
-    for (int d = 0; d < q->n_device; d++) add_one(q, d, out, most, &n);
-    for (int a = 0; a <= q->grid; a++)
-        for (int b = 0; b <= q->grid - a; b++) {
-            int part[SOLVE_DEVICES] = {a, b, q->grid - a - b};
-            bool alone = a == q->grid || b == q->grid || part[2] == q->grid;
-            if (!alone && q->n_device > 1 && (q->n_device > 2 || !part[2])) add_outputs(q, part, out, most, &n);
-        }
-    for (int whole = 0; q->block && whole < q->n_device; whole++)
-        for (int tail = 0; tail < q->n_device; tail++)
-            if (whole != tail) add_rows(q, whole, tail, out, most, &n);
-    return n;
-}
 
 const char *solve_kind_name(enum solve_kind kind)
 {

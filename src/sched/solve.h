@@ -2,9 +2,8 @@
  *
  * The cheapest way to run a chain of operations on up to three devices [HETERO 4.4]: a pure function of costs.
  *
- *     struct cost_law gpu = {.n = 2, .point = {{1, 511}, {128, 7306}}}, npu = {.stage = 32, ...};
- *     n = solve_choices(&question, choice, SOLVE_CHOICES);         every way to run one operation
- *     TRY(solve(&problem, &answer, &err));                         one choice for each operation of a layer
+ *     struct solve_op op[] = {{choice, n_choice, .copy_us = 4}, ...};    every way to run each operation, and its time
+ *     TRY(solve(&problem, &answer, &err));                               one choice for each operation of a layer
  *
  * An operation runs on one device, or is cut: by outputs (weight-centric), by rows (activation-centric: whole blocks to
  * one device, the tail to another) or by outputs with padded rows (hybrid).  What several devices compute ends with the
@@ -22,23 +21,7 @@
 
 #include "base/status.h"
 
-enum { COST_POINTS = 12, SOLVE_DEVICES = 3, SOLVE_OPS = 2048, SOLVE_GRID = 16, SOLVE_CHOICES = 192 };
-
-/* ---- how long ---- */
-
-/* Time of an operation by rows: measured points, ascending, and straight lines between and beyond them.  A device whose
- * time goes in stages computes the rows rounded up to a multiple of `stage`. */
-struct cost_law {
-    int stage; /* 0, 1: none */
-    int n;     /* 0: the device cannot do it */
-    struct cost_point {
-        int rows;
-        double us;
-    } point[COST_POINTS];
-};
-
-/* us; INFINITY: the device cannot do it.  0 rows cost nothing. */
-double cost_at(const struct cost_law *law, int rows);
+enum { SOLVE_DEVICES = 3, SOLVE_OPS = 2048, SOLVE_CHOICES = 192 };
 
 /* ---- one operation ---- */
 
@@ -56,19 +39,6 @@ struct solve_choice {
     int part[SOLVE_DEVICES];  /* its outputs, of a whole of `grid`; with SOLVE_ROWS `grid`, of either */
     int rows[SOLVE_DEVICES];
 };
-
-struct solve_question {
-    int n_device, rows;
-    int grid;  /* outputs are cut at multiples of 1 / grid, at most SOLVE_GRID; 1: not at all */
-    int block; /* rows of a whole block; 0: rows are not cut */
-    const struct cost_law *law[SOLVE_DEVICES]; /* of all its outputs; a part costs its share of that */
-    /* Instead of the laws, where it is set: us of part / grid of the outputs. */
-    double (*us)(void *user, int device, int rows, int part);
-    void *user;
-};
-
-/* Returns how many, at most `most`: each device alone first. */
-int solve_choices(const struct solve_question *q, struct solve_choice *out, int most);
 
 /* Devices with a part, as a set; and whether that is one. */
 static inline unsigned solve_set(const int part[SOLVE_DEVICES])

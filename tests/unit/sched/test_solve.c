@@ -12,8 +12,8 @@
 
 #include <cmocka.h>
 
+#include "laws.h"
 #include "sanitized.h"
-#include "sched/solve.h"
 
 enum { CHAINS = SANITIZED ? 200 : 1000, OPS = 6, CHOICES = 8, GRID = 7 };
 
