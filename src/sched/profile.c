@@ -229,10 +229,10 @@ void profile_reason(const struct profile *p, const struct plan *few, const struc
     const uint64_t hash = add_plan(add_plan(0, few), many);
     size_t at = (size_t)snprintf(text, size, "%08x", (unsigned)(hash ^ hash >> 32));
     for (int c = 0; p && c < PASS_CLASSES; c++)
-        for (int i = 0; i <= PROFILE_PLANS && at < size; i++) {
+        for (int i = 0; i <= p->n_plan && at < size; i++) {
             const int n_row = p->pass[c].n_row;
             const char *before = i ? ", " : c ? "; " : ": ";
-            if (i == PROFILE_PLANS)
+            if (i == p->n_plan)
                 at += (size_t)snprintf(text + at, size - at, " (%d row%s)", n_row, n_row == 1 ? "" : "s");
             else
                 at += (size_t)snprintf(text + at, size - at, "%s%s %.0f us", before,
