@@ -5,9 +5,11 @@
 
 enum { STAGE = 32 };
 
+/* More of it is faster. */
 static bool is_rate(enum soc_figure f)
 {
-    return f == SOC_QNN_TFLOPS || f == SOC_ONE_GBS || f == SOC_TWO_GBS || f == SOC_COPY_GBS || f == SOC_STORAGE_MBS;
+    return f == SOC_QNN_TFLOPS || f == SOC_ONE_GBS || f == SOC_TWO_GBS || f == SOC_COPY_GBS || f == SOC_STORAGE_MBS ||
+           f == NPU_CLOCK_MHZ || f == NPU_VECTOR_THREADS || f == NPU_DMA_GBS || f == NPU_L2_GBS || f == NPU_TCM_MIB;
 }
 
 double sim_figure(const struct soc_profile *profile, enum soc_figure figure, enum sim_end end)

@@ -1,16 +1,15 @@
 /* SPDX-License-Identifier: MIT */
 #include "sim/cost.h"
 
+#include <math.h>
+
+#include "phone/laws.h"
+
 /* One choice of every figure, and whether gathers stall the packets beside them. */
 struct choice {
     double f[SOC_FIGURES];
     int stalls;
 };
-
-static double longer(double a, double b)
-{
-    return a > b ? a : b;
-}
 
 double npu_cost_share(uint32_t parts, double threads)
 {
@@ -33,19 +32,13 @@ static double time_of(const struct choice *c, const struct npu_work *w, double *
     busy[NPU_ON_TILES] = (w->tile_pairs * c->f[NPU_TILE_CYCLES] + w->tile_calls * c->f[NPU_TILE_CALL_CYCLES]) / clock;
     /* What the vector threads do, with what they wait for, is one stage. */
     double vector = c->stalls ? busy[NPU_ON_VECTOR] + busy[NPU_ON_GATHER] + busy[NPU_ON_L2]
-                              : longer(longer(busy[NPU_ON_VECTOR], busy[NPU_ON_GATHER]), busy[NPU_ON_L2]);
+                              : fmax(fmax(busy[NPU_ON_VECTOR], busy[NPU_ON_GATHER]), busy[NPU_ON_L2]);
     const double stage[3] = {vector, busy[NPU_ON_DMA], busy[NPU_ON_TILES]}, meet = c->f[NPU_MEET_CYCLES] / clock;
-    for (int i = 0; i < 3; i++) sum += stage[i], longest = longer(longest, stage[i]);
+    for (int i = 0; i < 3; i++) sum += stage[i], longest = fmax(longest, stage[i]);
     /* What vector threads do in a phase is the tile thread's in the next, and makes room `lead` phases after that. */
-    if (w->hands > 0) longest = longer(longest, (vector + busy[NPU_ON_TILES] + 2 * w->hands * meet) / (1 + w->lead));
+    if (w->hands > 0) longest = fmax(longest, (vector + busy[NPU_ON_TILES] + 2 * w->hands * meet) / (1 + w->lead));
     busy[NPU_ON_VECTOR] += alone;
-    return longest + longer(sum - longest, 0) / (w->stages ? w->stages : 1) + alone + w->meets * meet;
-}
-
-/* Figures of which more is faster. */
-static int is_rate(int i)
-{
-    return i == NPU_CLOCK_MHZ || i == NPU_VECTOR_THREADS || i == NPU_DMA_GBS || i == NPU_L2_GBS || i == NPU_TCM_MIB;
+    return longest + fmax(sum - longest, 0) / (w->stages ? w->stages : 1) + alone + w->meets * meet;
 }
 
 /* Everything at its better or at its worse end. */
@@ -53,7 +46,7 @@ static struct choice end_of(const struct soc_profile *profile, int worst)
 {
     struct choice c = {.stalls = worst};
     for (int i = 0; i < SOC_FIGURES; i++)
-        c.f[i] = is_rate(i) != worst ? profile->figure[i].high : profile->figure[i].low;
+        c.f[i] = sim_figure(profile, (enum soc_figure)i, worst ? SIM_WORSE : SIM_BETTER);
     return c;
 }
 

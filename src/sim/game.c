@@ -146,18 +146,8 @@ json_t *sim_game_json(const struct sim_case *c, struct sim_reply *r, struct lutr
 {
     const struct lutra_sim_settings *s = &c->set;
     const int n_pass = s->n_decode < SIM_GAME_PASSES ? s->n_decode : SIM_GAME_PASSES;
-    const struct sim_question prompt = {.profile = c->profile,
-                                  .shape = &c->shape,
-                                  .plan = r->prompt.plan,
-                                  .rows = s->n_prompt,
-                                  .n_out = 1},
-                              reply = {.profile = c->profile,
-                                  .shape = &c->shape,
-                                  .plan = r->decode.plan,
-                                  .rows = s->n_batch,
-                                  .past = s->n_prompt,
-                                  .n_out = s->n_batch,
-                                  .many = true};
+    struct sim_question prompt = sim_prompt_of(c), reply = sim_decode_of(c);
+    prompt.plan = r->prompt.plan, reply.plan = r->decode.plan;
     struct phase phase[] = {
         {&prompt, 0, &r->prompt_us, &r->prompt_mj, {0}}, {&reply, n_pass, &r->decode_us, &r->decode_mj, {0}}};
     json_t *rows = json_array();

@@ -2,7 +2,6 @@
  *
  * A prompt's time by plan and length [HETERO 4.2.2, 5.3.2], and one model over profiles, quantizations and widths.
  */
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -38,11 +37,6 @@ static json_t *length_json(const struct sim_case *c, int rows, struct lutra_erro
 json_t *sim_lengths_json(const struct sim_case *c, struct lutra_error *err)
 {
     json_t *all = json_array();
-    if (c->law != SIM_QNN) {
-        lutra_fail(err, LUTRA_E_ARGUMENT, "lengths are of the law qnn: this project's kernels have no fixed graphs");
-        json_decref(all);
-        return NULL;
-    }
     for (size_t i = 0; i < sizeof lengths / sizeof *lengths; i++) {
         json_t *one = length_json(c, lengths[i], err);
         if (!one) {
@@ -56,21 +50,12 @@ json_t *sim_lengths_json(const struct sim_case *c, struct lutra_error *err)
 
 /* ---- plans ---- */
 
-/* "npu, gpu"; what a solver's plan has is known by its cuts. */
-static void name_devices(const struct sim_question *q, char *out, size_t size)
-{
-    static const char *const names[SIM_UNITS] = {[SIM_GPU] = "gpu", [SIM_NPU] = "npu", [SIM_CPU] = "cpu"};
-    size_t at = 0;
-    for (int i = 0; i < q->n_device && at < size; i++)
-        at += (size_t)snprintf(out + at, size - at, "%s%s", i ? ", " : "", names[q->device[i]]);
-}
-
 static json_t *plan_json(const struct sim_question *q, struct lutra_error *err)
 {
     struct sim_result r;
-    char devices[32] = "";
+    char devices[32] = ""; /* of the engine's plans alone */
     if (sim_pass(q, &r, err)) return NULL;
-    name_devices(q, devices, sizeof devices);
+    for (int i = 0; i < q->n_device; i++) strcat(strcat(devices, i ? ", " : ""), sim_processor_name(q->device[i]));
     return json_pack("{s:s, s:s, s:o, s:o, s:f, s:o, s:o, s:o}", "plan", sim_plan_name(q->plan), "device", devices,
         "us", sim_span_json(&r.us), "mj", sim_span_json(&r.mj), "hand_overs", r.hand_overs, "gpu_us",
         sim_span_json(&r.busy_us[SIM_GPU]), "npu_us", sim_span_json(&r.busy_us[SIM_NPU]), "cpu_us",

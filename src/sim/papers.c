@@ -25,29 +25,34 @@
 enum { OP_O = 4, OP_UP = 6, OP_DOWN = 8 }; /* of a layer's operations (sim/phone.c) */
 enum { DECODE_PAST = 256, ABLATION_ROWS = 320, MISALIGNED = 525 };
 
-/* What figures are made of: one pass on a profile whose intervals are points.  NAN: it failed. */
-static double pass_us(
-    const struct soc_profile *p, const char *name, enum sim_plan plan, int rows, bool slow, bool natural, double *mj)
+/* What figures are made of: one pass on a profile whose intervals are points. */
+static bool run(const struct soc_profile *p, const char *name, enum sim_plan plan, int rows, bool slow, bool natural,
+    struct sim_result *out)
 {
     struct sim_shape shape;
-    struct sim_result *r = malloc(sizeof *r);
-    double us = NAN;
-    struct sim_question q = {.profile = p,
+    const bool decode = rows == 1;
+    const struct sim_question q = {.profile = p,
         .shape = &shape,
         .plan = plan,
         .rows = rows,
+        .past = decode ? DECODE_PAST : 0,
+        .many = decode,
         .n_out = 1,
         .slow_sync = slow,
         .natural_order = natural,
         .device = {SIM_NPU, SIM_GPU},
         .n_device = 2};
-    if (rows == 1) q.many = true, q.past = DECODE_PAST;
-    if (r && !sim_shape_named(&shape, name, "w4", NULL) && !sim_pass(&q, r, NULL)) {
-        us = r->us.middle;
-        if (mj) *mj = r->mj.middle;
-    }
-    free(r);
-    return us;
+    return !sim_shape_named(&shape, name, "w4", NULL) && !sim_pass(&q, out, NULL);
+}
+
+/* NAN: it failed. */
+static double pass_us(
+    const struct soc_profile *p, const char *name, enum sim_plan plan, int rows, bool slow, bool natural, double *mj)
+{
+    struct sim_result r;
+    if (!run(p, name, plan, rows, slow, natural, &r)) return NAN;
+    if (mj) *mj = r.mj.middle;
+    return r.us.middle;
 }
 
 static double us_of(const struct soc_profile *p, const char *name, enum sim_plan plan, int rows)
@@ -74,9 +79,7 @@ enum { N_MODELS = 4, N_FIXED = 3, N_ABOVE = 3 };
 
 static double product(const struct figure *f, const struct soc_profile *p)
 {
-    const struct sim_question q = {.profile = p};
-    return sim_product_us(
-        q.profile, false, SIM_MIDDLE, f->part[0] == 'g' ? SIM_GPU : SIM_NPU, f->k, f->n, 4, f->rows, 1);
+    return sim_product_us(p, false, SIM_MIDDLE, f->part[0] == 'g' ? SIM_GPU : SIM_NPU, f->k, f->n, 4, f->rows, 1);
 }
 
 /* A product in its natural order over the exchanged one, in time [HETERO Figure 4]. */
@@ -200,24 +203,12 @@ static double pipe_gain(const struct figure *f, const struct soc_profile *p)
 /* [HETERO Table 3]: the GPU's part of an operation as the solver cuts it in a layer; k: which operation. */
 static double gpu_part(const struct figure *f, const struct soc_profile *p)
 {
-    struct sim_shape shape;
-    struct sim_result *r = malloc(sizeof *r);
-    double part = NAN;
-    const struct sim_question q = {.profile = p,
-        .shape = &shape,
-        .plan = SIM_TENSOR,
-        .rows = f->rows,
-        .past = f->rows == 1 ? DECODE_PAST : 0,
-        .n_out = 1,
-        .many = f->rows == 1};
-    if (r && !sim_shape_named(&shape, big, "w4", NULL) && !sim_pass(&q, r, NULL)) {
-        const struct solve_choice *c = &r->op[f->k].choice;
-        const bool rows = c->kind == SOLVE_ROWS;
-        const double gpu = rows ? c->rows[SIM_GPU] : c->part[SIM_GPU], npu = rows ? c->rows[SIM_NPU] : c->part[SIM_NPU];
-        part = 100 * gpu / (gpu + npu);
-    }
-    free(r);
-    return part;
+    struct sim_result r;
+    if (!run(p, big, SIM_TENSOR, f->rows, false, false, &r)) return NAN;
+    const struct solve_choice *c = &r.op[f->k].choice;
+    const bool rows = c->kind == SOLVE_ROWS;
+    const double gpu = rows ? c->rows[SIM_GPU] : c->part[SIM_GPU], npu = rows ? c->rows[SIM_NPU] : c->part[SIM_NPU];
+    return 100 * gpu / (gpu + npu);
 }
 
 /* [HETERO Figure 12, Table 4]: a prompt of f->rows tokens and a reply of f->k, over MNN-OpenCL, which is as much slower

@@ -14,11 +14,17 @@
 enum { STAGE = 32, GRID = SIM_GRID, CUTS_MAX = 64, HALF = 2, OP_HEAD = SIM_OPS - 1 };
 enum { CHOICES = (GRID + 1) * (GRID + 2) / 2 + CUTS_MAX };
 
-const char *sim_plan_name(enum sim_plan plan)
+const char *sim_plan_name(int plan)
 {
     static const char *const names[] = {"free", "fine", "tensor", "solved", "activation", "weight", "pipe", "padding",
         "chunked", "prepare", "layer", "gpu", "three", "one", "class", "hybrid"};
-    return names[plan];
+    return plan < SIM_PLANS ? names[plan] : NULL;
+}
+
+const char *sim_processor_name(int unit)
+{
+    static const char *const names[SIM_UNITS] = {[SIM_GPU] = "gpu", [SIM_NPU] = "npu", [SIM_CPU] = "cpu"};
+    return unit < SIM_UNITS ? names[unit] : NULL;
 }
 
 /* ---- sums ---- */

@@ -50,7 +50,8 @@ enum sim_plan {
     SIM_HYBRID, /* the same, but the blocks are cut by outputs among all of them [HETERO 4.2.3] */
     SIM_PLANS,
 };
-const char *sim_plan_name(enum sim_plan plan);
+const char *sim_plan_name(int plan);      /* NULL: there is no such plan */
+const char *sim_processor_name(int unit); /* "gpu", "npu", "cpu" of enum sim_device; NULL: none */
 
 struct sim_question {
     const struct soc_profile *profile;

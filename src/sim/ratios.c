@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 #include "sim/tables.h"
 
+#include <stdarg.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -19,14 +21,17 @@ struct comparisons {
     int n;
 };
 
-void npu_compare(struct comparisons *c, const char *table, const char *what, const struct npu_work *slow,
-    const struct npu_work *fast, double low, double high)
+void npu_compare(struct comparisons *c, const char *table, double low, double high, const struct npu_work *slow,
+    const struct npu_work *fast, const char *what, ...)
 {
+    va_list args;
     if (c->n == COMPARISONS_MAX) return;
     struct comparison *x = &c->item[c->n++];
     *x =
         (struct comparison){.table = table, .slow = *slow, .fast = *fast, .published_low = low, .published_high = high};
-    snprintf(x->what, sizeof x->what, "%s", what);
+    va_start(args, what);
+    vsnprintf(x->what, sizeof x->what, what, args);
+    va_end(args);
 }
 
 /* The one-row product on tiles with another way to fill the tiles: packets of its dequantization exchanged. */
@@ -52,15 +57,12 @@ static void layouts(const struct npu_bench *b, struct comparisons *out)
         if (!tile || !super || !groups || !scatter) continue;
         struct npu_work ours = product(gemm, tile, super), none = product(gemm, tile, NULL),
                         by_group = product(gemm, tile, groups), scattered = product(gemm, tile, scatter);
-        char what[96];
-        snprintf(what, sizeof what, "%dx%d: conventional + scatter / supergroup", k, n);
-        npu_compare(out, "TTS Figure 15", what, &scattered, &ours, 9.65, 19.04);
-        snprintf(what, sizeof what, "%dx%d: tile layout, groups alone / supergroup", k, n);
-        npu_compare(out, "TTS Figure 15", what, &by_group, &ours, 1.82, 3.45);
-        snprintf(what, sizeof what, "%dx%d: supergroup / no dequantization", k, n);
-        npu_compare(out, "TTS Figure 15", what, &ours, &none, 1.27, 1.27);
-        snprintf(what, sizeof what, "%dx%d: tile32 (Lutra's default) / no dequantization", k, n);
-        npu_compare(out, "TTS Figure 15", what, &gemm->work, &none, 1.27, 1.27);
+        const char *table = "TTS Figure 15";
+        npu_compare(out, table, 9.65, 19.04, &scattered, &ours, "%dx%d: conventional + scatter / supergroup", k, n);
+        npu_compare(out, table, 1.82, 3.45, &by_group, &ours, "%dx%d: tile layout, groups alone / supergroup", k, n);
+        npu_compare(out, table, 1.27, 1.27, &ours, &none, "%dx%d: supergroup / no dequantization", k, n);
+        npu_compare(
+            out, table, 1.27, 1.27, &gemm->work, &none, "%dx%d: tile32 (Lutra's default) / no dequantization", k, n);
     }
 }
 
@@ -83,11 +85,9 @@ static void softmax(const struct npu_bench *b, struct comparisons *out)
                                *f32 = npu_count_of(b->counts, "softmax", "f32", c->m, c->k, 0);
         if (!f16 || !f32) continue;
         struct npu_work table = two_heads(c), half = two_heads(f16), wide = two_heads(f32);
-        char what[96];
-        snprintf(what, sizeof what, "query %d, KV %d: f32 / table", c->m / 6, c->k);
-        npu_compare(out, "TTS Figure 14", what, &wide, &table, 1.26, 2.19);
-        snprintf(what, sizeof what, "query %d, KV %d: f16 / table", c->m / 6, c->k);
-        npu_compare(out, "TTS Figure 14", what, &half, &table, 0, 1.60);
+        const int rows = c->m / 6;
+        npu_compare(out, "TTS Figure 14", 1.26, 2.19, &wide, &table, "query %d, KV %d: f32 / table", rows, c->k);
+        npu_compare(out, "TTS Figure 14", 0, 1.60, &half, &table, "query %d, KV %d: f16 / table", rows, c->k);
     }
 }
 
@@ -103,12 +103,12 @@ static void preparation(const struct npu_bench *b, struct comparisons *out)
     struct npu_work table = ours->work, lookups = planes->work, nibbles = convert->work, bits = slow->work;
     struct npu_work full = {.dma_bytes = 2.0 * K * K}, loads = {.l2_bytes = 2.0 * K * K, .packets = K * K / 64.0};
     table.stages = lookups.stages = nibbles.stages = bits.stages = 64; /* chunks of 128 KiB or so */
-    npu_compare(out, "TMAN Figure 16", "LoadFull by DMA / lookup", &full, &table, 4.9, 4.9);
-    npu_compare(out, "TMAN Figure 16", "LoadFull by vector loads / lookup", &loads, &table, 4.9, 4.9);
-    npu_compare(out, "TMAN Figure 16", "ConvertDQ from nibbles / lookup", &nibbles, &table, 10.2, 10.2);
-    npu_compare(out, "TMAN Figure 16", "ConvertDQ from bit planes / lookup", &bits, &table, 10.2, 10.2);
-    npu_compare(
-        out, "TMAN Figure 16", "ConvertDQ / two-level lookup, both from bit planes", &bits, &lookups, 10.2, 10.2);
+    const char *table16 = "TMAN Figure 16";
+    npu_compare(out, table16, 4.9, 4.9, &full, &table, "LoadFull by DMA / lookup");
+    npu_compare(out, table16, 4.9, 4.9, &loads, &table, "LoadFull by vector loads / lookup");
+    npu_compare(out, table16, 10.2, 10.2, &nibbles, &table, "ConvertDQ from nibbles / lookup");
+    npu_compare(out, table16, 10.2, 10.2, &bits, &table, "ConvertDQ from bit planes / lookup");
+    npu_compare(out, table16, 10.2, 10.2, &bits, &lookups, "ConvertDQ / two-level lookup, both from bit planes");
 }
 
 const struct soc_profile *npu_published_on(const struct npu_bench *b)

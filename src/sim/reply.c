@@ -42,7 +42,7 @@ static int reply_by_graphs(const struct sim_case *c, struct sim_reply *out, stru
     struct sim_question q = sim_prompt_of(c);
     TRY(sim_pass(&q, &out->prompt, err));
     out->prompt_us = out->prompt.us, out->prompt_mj = out->prompt.mj;
-    q.rows = q.n_out = s->n_batch, q.past = s->n_prompt, q.many = true, q.beside = 0;
+    q = sim_decode_of(c);
     if (c->plan == SIM_CHUNKED || c->plan == SIM_PADDING || c->plan == SIM_PIPE || c->plan == SIM_PREPARE)
         q.plan = SIM_LAYER; /* plans of prompts: one row is nobody's graph */
     return add_passes(&q, s->n_decode, out, err);

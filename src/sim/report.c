@@ -32,63 +32,40 @@ struct sim_span sim_rate(double n, const struct sim_span *us)
     return (struct sim_span){n * 1e6 / us->high, n * 1e6 / us->middle, n * 1e6 / us->low};
 }
 
-/* The place of a name in a list that ends with NULL, or an error that lists them. */
-static int place_of(const char *const *names, const char *name, const char *what, int *out, struct lutra_error *err)
-{
-    char all[256] = "";
-    for (int i = 0; names[i]; i++) {
-        size_t n = strlen(all);
-        if (strcmp(names[i], name) == 0) {
-            *out = i;
-            return 0;
-        }
-        snprintf(all + n, sizeof all - n, "%s%s", i ? ", " : "", names[i]);
-    }
-    return lutra_fail(err, LUTRA_E_NOT_FOUND, "no %s '%s'; there are %s", what, name, all);
-}
-
 static int check_numbers(const struct lutra_sim_settings *s, struct lutra_error *err)
 {
     const struct {
         const char *name;
-        int value, least, most;
+        double value, least, most;
     } fields[] = {{"n_prompt", s->n_prompt, 1, SIM_ROWS_MAX}, {"n_decode", s->n_decode, 0, SIM_ROWS_MAX},
         {"n_batch", s->n_batch, 1, 1024}, {"n_ctx", s->n_ctx, 0, 4 * SIM_ROWS_MAX},
-        {"n_beside", s->n_beside, 0, SIM_BESIDE_MAX}};
+        {"n_beside", s->n_beside, 0, SIM_BESIDE_MAX}, {"memory_gib", s->memory_gib, 0, 1e9},
+        {"game_fps", s->game_fps, 0, 1000}, {"game_share", s->game_share, 0, 1},
+        {"gpu_slice_ms", s->gpu_slice_ms, 0, 1e6}};
     for (size_t i = 0; i < sizeof fields / sizeof *fields; i++)
-        if (fields[i].value < fields[i].least || fields[i].value > fields[i].most)
-            return lutra_fail(err, LUTRA_E_ARGUMENT, "lutra_sim: %s is %d: not %d to %d", fields[i].name,
+        if (!(fields[i].value >= fields[i].least && fields[i].value <= fields[i].most))
+            return lutra_fail(err, LUTRA_E_ARGUMENT, "lutra_sim: %s is %.10g: not %g to %.10g", fields[i].name,
                 fields[i].value, fields[i].least, fields[i].most);
+    if (s->game_fps > 0 && s->game_fps < 1)
+        return lutra_fail(err, LUTRA_E_ARGUMENT, "lutra_sim: game_fps is %g: neither 0 nor 1 to 1000", s->game_fps);
     if (s->n_ctx && s->n_ctx < s->n_prompt + s->n_decode)
         return lutra_fail(err, LUTRA_E_ARGUMENT, "lutra_sim: %d + %d tokens do not fit into n_ctx %d", s->n_prompt,
             s->n_decode, s->n_ctx);
-    const struct {
-        const char *name;
-        double value, most;
-    } reals[] = {{"memory_gib", s->memory_gib, 1e9}, {"game_fps", s->game_fps, 1000}, {"game_share", s->game_share, 1},
-        {"gpu_slice_ms", s->gpu_slice_ms, 1e6}};
-    for (size_t i = 0; i < sizeof reals / sizeof *reals; i++)
-        if (!(reals[i].value >= 0 && reals[i].value <= reals[i].most))
-            return lutra_fail(err, LUTRA_E_ARGUMENT, "lutra_sim: %s is %g: not 0 to %g", reals[i].name, reals[i].value,
-                reals[i].most);
-    if (s->game_fps > 0 && s->game_fps < 1)
-        return lutra_fail(err, LUTRA_E_ARGUMENT, "lutra_sim: game_fps is %g: neither 0 nor 1 to 1000", s->game_fps);
     return 0;
 }
 
 /* "npu,gpu" */
 static int read_devices(struct sim_case *c, const char *text, struct lutra_error *err)
 {
-    static const char *const names[] = {"gpu", "npu", "cpu", NULL};
-    unsigned seen = 0;
     for (const char *at = text; at; at = *at ? at + 1 : NULL) {
         const size_t n = strcspn(at, ",");
         char name[16];
-        int d;
         snprintf(name, sizeof name, "%.*s", (int)n, at);
-        TRY(place_of(names, name, "processor", &d, err));
-        if (seen >> d & 1) return lutra_fail(err, LUTRA_E_ARGUMENT, "device '%s': %s is there twice", text, name);
-        seen |= 1u << d;
+        const int d = sim_place_of(sim_processor_name, name, "processor", err);
+        if (d < 0) return d;
+        for (int i = 0; i < c->n_device; i++)
+            if (c->device[i] == (enum sim_device)d)
+                return lutra_fail(err, LUTRA_E_ARGUMENT, "device '%s': %s is there twice", text, name);
         c->device[c->n_device++] = (enum sim_device)d;
         at += n;
     }
@@ -109,32 +86,55 @@ struct sim_question sim_prompt_of(const struct sim_case *c)
     return q;
 }
 
+struct sim_question sim_decode_of(const struct sim_case *c)
+{
+    struct sim_question q = sim_prompt_of(c);
+    q.rows = q.n_out = c->set.n_batch, q.past = c->set.n_prompt, q.many = true, q.beside = 0;
+    return q;
+}
+
+static const char *law_name(int i)
+{
+    return i == SIM_QNN ? "qnn" : i == SIM_LUTRA ? "lutra" : NULL;
+}
+
+/* What settings ask for at once, and nothing models. */
+static int check_case(const struct sim_case *c, struct lutra_error *err)
+{
+    const struct lutra_sim_settings *s = &c->set;
+    const char *plan = sim_plan_name(c->plan);
+    const bool ours = c->plan >= SIM_ONE, lists = s->what == LUTRA_SIM_LENGTHS || s->what == LUTRA_SIM_PLANS;
+    if (c->law == SIM_LUTRA && (lists || c->plan != SIM_FREE || s->n_beside))
+        return lutra_fail(err, LUTRA_E_ARGUMENT,
+            "plan '%s', lists of plans and sequences beside a prompt are of the law qnn: this project's kernels use "
+            "the "
+            "NPU alone, and no fixed graphs",
+            plan);
+    if (c->law == SIM_LUTRA && s->game_fps > 0)
+        return lutra_fail(
+            err, LUTRA_E_ARGUMENT, "a game is of the law qnn: this project's kernels leave the GPU to it");
+    if (s->game_fps > 0 && (ours || s->n_beside))
+        return lutra_fail(err, LUTRA_E_UNSUPPORTED, "a game beside %s is not modelled",
+            ours ? "the engine's plans" : "sequences that decode in the prompt's passes");
+    if (s->device && !ours && s->what != LUTRA_SIM_LENGTHS)
+        return lutra_fail(err, LUTRA_E_ARGUMENT,
+            "device '%s' is of the plans one, class and hybrid: plan '%s' has its own", s->device, plan);
+    return 0;
+}
+
 static int read_case(
     struct sim_case *c, struct soc_profile *profile, const struct lutra_sim_settings *settings, struct lutra_error *err)
 {
-    static const char *const laws[] = {"qnn", "lutra", NULL};
-    const char *plans[SIM_PLANS + 1] = {0};
-    int law, plan;
     lutra_sim_settings_init(&c->set, sizeof c->set);
     TRY(settings_copy(&c->set, sizeof c->set, settings, "lutra_sim_settings", err));
     struct lutra_sim_settings *s = &c->set;
     TRY(check_numbers(s, err));
-    for (int i = 0; i < SIM_PLANS; i++) plans[i] = sim_plan_name((enum sim_plan)i);
-    TRY(place_of(laws, s->law ? s->law : "qnn", "law", &law, err));
-    TRY(place_of(plans, s->plan ? s->plan : "free", "plan", &plan, err));
+    const int law = sim_place_of(law_name, s->law ? s->law : "qnn", "law", err);
+    if (law < 0) return law;
+    const int plan = sim_place_of(sim_plan_name, s->plan ? s->plan : "free", "plan", err);
+    if (plan < 0) return plan;
     c->law = (enum sim_law)law, c->plan = (enum sim_plan)plan;
-    if (law == SIM_LUTRA && s->plan && plan != SIM_FREE)
-        return lutra_fail(
-            err, LUTRA_E_ARGUMENT, "plan '%s' is of the law qnn: this project's kernels use the NPU alone", s->plan);
-    if (law == SIM_LUTRA && s->game_fps > 0)
-        return lutra_fail(
-            err, LUTRA_E_ARGUMENT, "a game is of the law qnn: this project's kernels leave the GPU to it");
-    if (s->game_fps > 0 && plan >= SIM_ONE)
-        return lutra_fail(err, LUTRA_E_UNSUPPORTED, "a game beside the engine's plan '%s' is not modelled", s->plan);
-    if (s->device && s->what != LUTRA_SIM_LENGTHS && plan < SIM_ONE)
-        return lutra_fail(err, LUTRA_E_ARGUMENT,
-            "device '%s' is of the plans one, class and hybrid: plan '%s' has its own", s->device,
-            sim_plan_name(c->plan));
+    TRY(check_case(c, err));
     TRY(read_devices(c, s->device ? s->device : "npu,gpu", err));
     TRY(soc_profile_open(profile, s->soc ? s->soc : "8gen3", err));
     c->profile = profile, c->is_file = s->soc && soc_profile_is_file(s->soc);
@@ -146,11 +146,10 @@ static json_t *frame(const struct sim_case *c)
 {
     const struct sim_shape *s = &c->shape;
     return json_pack("{s:s, s:s, s:s, s:s, s:{s:s, s:s, s:i, s:i, s:i, s:i, s:i, s:i, s:i, s:f, s:f, s:f, s:b}}",
-        "times", "modelled, not measured", "soc", c->profile->soc, "profile", c->profile->name, "law",
-        c->law == SIM_QNN ? "qnn" : "lutra", "model", "name", s->name, "quant", s->quant, "n_layer", s->n_layer,
-        "d_model", s->d_model, "d_ff", s->d_ff, "n_head", s->n_head, "n_kv_head", s->n_kv_head, "d_head", s->d_head,
-        "n_vocab", s->n_vocab, "layer_bits", s->layer_bits, "down_bits", s->down_bits, "head_bits", s->head_bits,
-        "tied", s->tied);
+        "times", "modelled, not measured", "soc", c->profile->soc, "profile", c->profile->name, "law", law_name(c->law),
+        "model", "name", s->name, "quant", s->quant, "n_layer", s->n_layer, "d_model", s->d_model, "d_ff", s->d_ff,
+        "n_head", s->n_head, "n_kv_head", s->n_kv_head, "d_head", s->d_head, "n_vocab", s->n_vocab, "layer_bits",
+        s->layer_bits, "down_bits", s->down_bits, "head_bits", s->head_bits, "tied", s->tied);
 }
 
 static json_t *answer(const struct sim_case *c, struct lutra_error *err)

@@ -26,6 +26,8 @@ struct sim_case {
 
 /* A pass over the case's prompt, with those beside it. */
 struct sim_question sim_prompt_of(const struct sim_case *c);
+/* The first pass of its replies. */
+struct sim_question sim_decode_of(const struct sim_case *c);
 
 /* A prompt, then a reply of every sequence. */
 struct sim_reply {

@@ -49,26 +49,23 @@ const char *sim_quant_name(int i)
     return i < N_QUANTS ? quants[i].name : NULL;
 }
 
-/* "a, b, c" */
-static void list_names(const char *(*name)(int), char *out, size_t n)
-{
-    size_t at = 0;
-    for (int i = 0; name(i) && at < n; i++) at += (size_t)snprintf(out + at, n - at, "%s%s", i ? ", " : "", name(i));
-}
-
-static int find_name(const char *(*name)(int), const char *wanted, const char *what, struct lutra_error *err)
+int sim_place_of(const char *(*name)(int), const char *wanted, const char *what, struct lutra_error *err)
 {
     char names[256] = "";
-    for (int i = 0; name(i); i++)
+    for (int i = 0; name(i); i++) {
+        const size_t n = strlen(names);
         if (strcmp(name(i), wanted) == 0) return i;
-    list_names(name, names, sizeof names);
+        snprintf(names + n, sizeof names - n, "%s%s", i ? ", " : "", name(i));
+    }
     return lutra_fail(err, LUTRA_E_NOT_FOUND, "no %s '%s'; there are %s", what, wanted, names);
 }
 
 int sim_shape_named(struct sim_shape *out, const char *name, const char *quant, struct lutra_error *err)
 {
-    int i = find_name(sim_shape_name, name, "shape", err), q = find_name(sim_quant_name, quant, "quantization", err);
-    if (i < 0 || q < 0) return i < 0 ? find_name(sim_shape_name, name, "shape", err) : q;
+    int i = sim_place_of(sim_shape_name, name, "shape", err);
+    if (i < 0) return i;
+    int q = sim_place_of(sim_quant_name, quant, "quantization", err);
+    if (q < 0) return q;
     const struct size *s = &sizes[i];
     *out = (struct sim_shape){.n_layer = s->n_layer,
         .d_model = s->d_model,

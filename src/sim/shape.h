@@ -27,7 +27,10 @@ const char *sim_shape_name(int i);
 /* What the layers of a named shape may hold: "w4" are 4 bits with a scale per output [HETERO 5.1]; i as above. */
 const char *sim_quant_name(int i);
 
-/* LUTRA_E_NOT_FOUND lists the names there are. */
+/* The place of a name among name(0), name(1), ... until NULL; LUTRA_E_NOT_FOUND lists those there are. */
+int sim_place_of(const char *(*name)(int), const char *wanted, const char *what, struct lutra_error *err);
+
+/* LUTRA_E_NOT_FOUND as above. */
 int sim_shape_named(struct sim_shape *out, const char *name, const char *quant, struct lutra_error *err);
 
 /* Of a file or folder; LUTRA_E_UNSUPPORTED: not a dense transformer, and why. */

@@ -10,6 +10,7 @@
 #ifndef LUTRA_SIM_TABLES_H
 #define LUTRA_SIM_TABLES_H
 
+#include "base/compiler.h"
 #include "sim/counts.h"
 
 enum { NPU_PROFILES_MAX = 3 };
@@ -23,8 +24,8 @@ struct npu_bench {
 /* Ratios of modelled times beside published ones.  low 0: "up to", the most of all rows of the table with the same
  * ratio. */
 struct comparisons;
-void npu_compare(struct comparisons *c, const char *table, const char *what, const struct npu_work *slow,
-    const struct npu_work *fast, double low, double high);
+void npu_compare(struct comparisons *c, const char *table, double low, double high, const struct npu_work *slow,
+    const struct npu_work *fast, const char *what, ...) LUTRA_PRINTF(7, 8);
 void npu_tman_ratios(const struct npu_bench *b, struct comparisons *out);
 
 /* The profile of the papers' figures, or what there is. */

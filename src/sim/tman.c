@@ -99,10 +99,9 @@ static void full_weights(const struct npu_bench *b, struct comparisons *out)
         const struct npu_count *c = npu_count_of(b->counts, "dequant", modes[i].weights, 1, K, K);
         if (!c) continue;
         struct npu_work tiles = c->work;
-        char what[96];
         tiles.stages = STAGES;
-        snprintf(what, sizeof what, "LoadFull by DMA / lookup of %s, groups of 64", modes[i].name);
-        npu_compare(out, "TMAN Figure 16", what, &full, &tiles, 4.9, 4.9);
+        npu_compare(out, "TMAN Figure 16", 4.9, 4.9, &full, &tiles, "LoadFull by DMA / lookup of %s, groups of 64",
+            modes[i].name);
     }
 }
 
@@ -113,22 +112,22 @@ void npu_tman_ratios(const struct npu_bench *b, struct comparisons *out)
         const int k = shapes[s][0], n = shapes[s][1];
         const struct npu_count *f16 = npu_count_of(b->counts, "gemm", "F16", 1, k, n),
                                *many = npu_count_of(b->counts, "gemm", "F16", TOKENS, k, n);
-        char what[96];
         for (int i = 0; i < 2 && weights_of(s, i) && f16 && many; i++) {
             struct npu_work ours, half = of_mode(f16, &modes[F16], 1), four = of_mode(f16, &modes[PER_CHANNEL], 1);
             const int bits = i ? 4 : 2;
             if (one_row(b, "lookup", weights_of(s, i), k, n, &ours)) continue;
-            snprintf(what, sizeof what, "%dx%d: QNN F16 / lookup of %d bits", k, n, bits);
-            if (!i) npu_compare(out, "TMAN Figure 12", what, &half, &ours, 0, 8);
-            snprintf(what, sizeof what, "%dx%d: QNN 4 bits per channel / lookup of %d bits", k, n, bits);
-            npu_compare(out, "TMAN Figure 12", what, &four, &ours, i ? 1 : 1.8, i ? 1 : 2.5);
+            if (!i)
+                npu_compare(
+                    out, "TMAN Figure 12", 0, 8, &half, &ours, "%dx%d: QNN F16 / lookup of %d bits", k, n, bits);
+            npu_compare(out, "TMAN Figure 12", i ? 1 : 1.8, i ? 1 : 2.5, &four, &ours,
+                "%dx%d: QNN 4 bits per channel / lookup of %d bits", k, n, bits);
         }
         for (int i = 0; i < 2 && weights_of(s, i) && many; i++) {
             int times;
             const struct npu_count *tiles = on_tiles(b, weights_of(s, i), TOKENS, k, n, &times);
             if (!tiles || times > 1) continue;
-            snprintf(what, sizeof what, "%dx%d: QNN F16 / tiles of %d bits, 128 rows", k, n, i ? 4 : 2);
-            npu_compare(out, "TMAN Figure 13", what, &many->work, &tiles->work, 1, 1);
+            npu_compare(out, "TMAN Figure 13", 1, 1, &many->work, &tiles->work,
+                "%dx%d: QNN F16 / tiles of %d bits, 128 rows", k, n, i ? 4 : 2);
         }
     }
 }

@@ -137,6 +137,11 @@ lutra sim --device npu,gpu
 expect_code 1 'a solver names its own processors'
 lutra sim --plan class --game 60:0.4
 expect_code 1 'a game beside the engine'
+for options in --plans --lengths "--beside 8" "--plan class"; do
+    lutra sim --law lutra --shape Qwen2.5-1.5B --quant q4_0 $options
+    expect_code 1 "counted kernels and $options"
+    expect_err 'are of the law qnn' "counted kernels and $options"
+done
 lutra sim --compare --memory 3 --shape Qwen2.5-3B
 expect_code 0 'compare'
 expect_out '| 8elite |' 'profiles'
