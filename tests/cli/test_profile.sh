@@ -134,6 +134,15 @@ assert abs(sum(d["together_gbs"] for d in t["devices"]) / t["gbs"] - 1) < 1e-6' 
 lutra profile --characterize --device sim:8gen3.npu
 expect_code 0 "--characterize of a phone that is modelled"
 expect_out "  stages of 32 rows" "stages of its NPU"
+lutra profile --characterize --device sim:8gen3.npu -o "$WORK/traits.svg"
+expect_code 0 "--characterize as a picture"
+python3 -c '
+import sys, xml.dom.minidom
+svg = xml.dom.minidom.parse(sys.argv[1])
+lines = [p for p in svg.getElementsByTagName("path") if p.getAttribute("fill") == "none"]
+assert sum(p.getAttribute("d").count("L") > 3 for p in lines) == 4, lines # two devices: size, rows
+assert len(svg.getElementsByTagName("rect")) > 8 # pairs, bandwidth
+' "$WORK/traits.svg" || fail "the picture of --characterize"
 
 # A phone that is modelled is measured on its own clock: waits and times do not vary, and the text is the CPU's.
 lutra profile -m "$WORK/m.gguf" --device sim:8gen3 --json

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 #include "cli.h"
+#include "files/traits.h"
 
 #include <jansson.h>
 
@@ -12,7 +13,8 @@ struct profile_options {
 #define AT(field) offsetof(struct profile_options, field)
 
 static const struct option profile_table[] = {
-    {"-o --output", NULL, OPT_TEXT, AT(out), "FILE", .help = "the new file; beside the model without it"},
+    {"-o --output", NULL, OPT_TEXT, AT(out), "FILE",
+        .help = "the new file; beside the model without it; with --characterize a picture (SVG)"},
     {"--characterize", NULL, OPT_ON, AT(characterize), NULL,
         .help = "what the devices are like, without a model: rates by size, stages, order, shape, bandwidth"},
     {"--json", NULL, OPT_ON, AT(json), NULL, .help = "what was measured as JSON on stdout"},
@@ -111,94 +113,12 @@ static int print_profile(const char *text)
     return all ? 0 : EXIT_FAILED;
 }
 
-/* ---- what devices are like ---- */
-
-static void print_time(const json_t *t)
-{
-    const json_t *us = json_object_get(t, "us");
-    if (json_is_number(us))
-        printf(" %9.0f", json_number_value(us));
-    else
-        printf(" %9s", "-");
-}
-
-static double rate_of(const json_t *t)
-{
-    double mac = 1;
-    for (const char *const *key = (const char *const[]){"rows", "in", "out", NULL}; *key; key++)
-        mac *= json_number_value(json_object_get(t, *key));
-    double us = json_number_value(json_object_get(t, "us"));
-    return us > 0 ? mac / us / 1e3 : 0;
-}
-
-/* "512 x 1024 by 64 in 812 us, 64 x 1024 by 512 in 2030: 2.50 times as long" */
-static void print_pair(const char *what, const json_t *pair)
-{
-    double us[2];
-    printf("  %-10s", what);
-    for (size_t i = 0; i < 2; i++) {
-        const json_t *t = json_array_get(pair, i);
-        us[i] = json_number_value(json_object_get(t, "us"));
-        printf("%s %lld x %lld by %lld", i ? "," : "", (long long)json_integer_value(json_object_get(t, "rows")),
-            (long long)json_integer_value(json_object_get(t, "in")),
-            (long long)json_integer_value(json_object_get(t, "out")));
-        if (us[i] > 0) printf(" in %.0f us", us[i]);
-    }
-    if (us[0] > 0 && us[1] > 0) printf(": %.2f times as long", us[1] / us[0]);
-    putchar('\n');
-}
-
-/* A line of numbers under a line of what they belong to. */
-static void print_series(const json_t *times, const char *key, const char *what, const char *unit, bool as_rate)
-{
-    printf("  %-10s", what);
-    for (size_t i = 0; i < json_array_size(times); i++)
-        printf(" %9lld", (long long)json_integer_value(json_object_get(json_array_get(times, i), key)));
-    printf("\n  %-10s", unit);
-    for (size_t i = 0; i < json_array_size(times); i++) {
-        const json_t *t = json_array_get(times, i);
-        if (as_rate && rate_of(t) > 0)
-            printf(" %9.1f", rate_of(t));
-        else
-            print_time(t);
-    }
-    putchar('\n');
-}
-
-static int print_traits(const char *text)
-{
-    json_error_t why;
-    json_t *all = json_loads(text, 0, &why), *devices = json_object_get(all, "devices");
-    puts("Products [rows x inputs] by [inputs x outputs], weights Q4_0; - would take too long.");
-    for (size_t d = 0; d < json_array_size(devices); d++) {
-        const json_t *one = json_array_get(devices, d), *stage = json_object_get(one, "stage");
-        printf("%s\n", json_string_value(json_object_get(one, "name")));
-        print_series(json_object_get(one, "square"), "rows", "square", "GMAC/s", true);
-        print_series(json_object_get(one, "rows"), "rows", "rows", "us", false);
-        if (json_integer_value(stage) > 1)
-            printf("  stages of %lld rows\n", (long long)json_integer_value(stage));
-        else
-            puts(json_is_integer(stage) ? "  no stages" : "  stages: not known");
-        print_pair("order", json_object_get(one, "order"));
-        print_pair("shape", json_object_get(one, "shape"));
-        if (!json_is_number(json_object_get(one, "gbs"))) continue;
-        printf("  reads      %.2f GB/s", json_number_value(json_object_get(one, "gbs")));
-        if (json_is_number(json_object_get(one, "together_gbs")))
-            printf(" alone, %.2f beside the others", json_number_value(json_object_get(one, "together_gbs")));
-        putchar('\n');
-    }
-    if (json_is_number(json_object_get(all, "gbs")))
-        printf("All at once read %.2f GB/s.\n", json_number_value(json_object_get(all, "gbs")));
-    json_decref(all);
-    return all ? 0 : EXIT_FAILED;
-}
-
 /* ---- running ---- */
 
 static int print(const struct profile_options *o, const char *text)
 {
     if (o->json) return puts(text) < 0 ? EXIT_FAILED : 0;
-    if (o->characterize) return print_traits(text);
+    if (o->characterize) return o->out ? traits_draw(text, o->out) : traits_print(text);
     return o->engine.quiet ? 0 : print_profile(text);
 }
 
