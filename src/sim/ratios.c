@@ -111,7 +111,8 @@ static void preparation(const struct npu_bench *b, struct comparisons *out)
     npu_compare(out, table16, 10.2, 10.2, &bits, &lookups, "ConvertDQ / two-level lookup, both from bit planes");
 }
 
-const struct soc_profile *npu_published_on(const struct npu_bench *b)
+/* The profile of the papers' figures, or what there is. */
+static const struct soc_profile *published_on(const struct npu_bench *b)
 {
     for (int i = 0; i < b->n_profile; i++)
         if (strstr(b->profile[i]->name, "8gen3")) return b->profile[i];
@@ -182,7 +183,7 @@ static json_t *json_of_count(const struct npu_bench *b, const struct npu_count *
 
 json_t *npu_json_tables(const struct npu_bench *b)
 {
-    const struct soc_profile *p = npu_published_on(b);
+    const struct soc_profile *p = published_on(b);
     struct comparisons *all = all_comparisons(b);
     json_t *rows = json_array(), *ratios = json_array();
     if (!all) return NULL;

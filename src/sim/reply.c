@@ -124,10 +124,10 @@ static int reply_by_counts(const struct sim_case *c, struct sim_reply *out, stru
 int sim_reply(const struct sim_case *c, struct sim_reply *out, struct lutra_error *err)
 {
     const struct lutra_sim_settings *s = &c->set;
-    const int rows = s->n_prompt < SIM_LAST_ROWS ? s->n_prompt : SIM_LAST_ROWS;
+    const int rows = s->n_beside + (s->n_prompt < SIM_LAST_ROWS ? s->n_prompt : SIM_LAST_ROWS);
     const double ctx = s->n_ctx ? s->n_ctx : s->n_prompt + s->n_decode;
     *out = (struct sim_reply){.weight_bytes = sim_weight_bytes(&c->shape)};
-    out->cache_bytes = sim_cache_bytes(&c->shape, s->n_batch * ctx);
+    out->cache_bytes = sim_cache_bytes(&c->shape, s->n_batch * ctx + s->n_beside * (s->n_prompt + 1.0));
     /* Rows of halves between operations, and logits. */
     out->other_bytes =
         2.0 * rows * (3.0 * c->shape.d_ff + 6.0 * c->shape.d_model) + 4.0 * s->n_batch * c->shape.n_vocab;
@@ -230,6 +230,8 @@ json_t *sim_reply_json(const struct sim_case *c, struct lutra_error *err)
             json_object_set_new(out, "decode_j_per_token", scaled_json(&r->decode_mj, 1e-3 / tokens));
             json_object_set_new(out, "decode_layer", ops_json(&r->decode));
         }
+        if (s->n_beside) json_object_set_new(out, "beside", json_integer(s->n_beside));
+        if (c->plan >= SIM_ONE) json_object_set_new(out, "device", json_string(s->device));
         json_object_set_new(out, "prompt_layer", ops_json(&r->prompt));
         json_object_set_new(out, "timeline_of", json_string(c->law == SIM_QNN ? "layer" : "pass"));
         json_object_set_new(out, "memory_bytes",

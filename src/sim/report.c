@@ -135,7 +135,8 @@ static int read_case(
     if (plan < 0) return plan;
     c->law = (enum sim_law)law, c->plan = (enum sim_plan)plan;
     TRY(check_case(c, err));
-    TRY(read_devices(c, s->device ? s->device : "npu,gpu", err));
+    if (!s->device) s->device = "npu,gpu";
+    TRY(read_devices(c, s->device, err));
     TRY(soc_profile_open(profile, s->soc ? s->soc : "8gen3", err));
     c->profile = profile, c->is_file = s->soc && soc_profile_is_file(s->soc);
     if (s->model) return sim_shape_of_file(&c->shape, s->model, err);

@@ -28,9 +28,6 @@ void npu_compare(struct comparisons *c, const char *table, double low, double hi
     const struct npu_work *fast, const char *what, ...) LUTRA_PRINTF(7, 8);
 void npu_tman_ratios(const struct npu_bench *b, struct comparisons *out);
 
-/* The profile of the papers' figures, or what there is. */
-const struct soc_profile *npu_published_on(const struct npu_bench *b);
-
 /* Everything; NULL: no memory. */
 json_t *npu_json_time(const struct modelled *t);
 json_t *npu_json_tables(const struct npu_bench *b);

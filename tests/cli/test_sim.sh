@@ -99,6 +99,7 @@ expect_out '| 525 |' 'a length that fits no graph'
 # The engine's own plans: blocks of a prompt beside all other rows [HETERO 4.2.2, 4.2.3].
 lutra sim --plan class --device npu,cpu -p 1000 --beside 8 -n 8 --svg "$WORK/class.svg"
 expect_code 0 'a plan by class of rows'
+expect_out '1000 tokens beside 8 sequences that decode, plan class on npu,cpu' 'who and beside whom'
 expect_out 'npu, blocks: 992 rows' 'blocks'
 expect_out 'cpu, others: 16 rows' 'a tail of 8 beside 8 that decode'
 expect_out '  cpu |' 'its timeline'

@@ -233,7 +233,10 @@ static void print_game(const json_t *game)
 
 static void print_reply(const json_t *all)
 {
-    printf("\nprompt        %.0f tokens, plan %s: first token after ", sim_number(all, "prompt"), text(all, "plan"));
+    printf("\nprompt        %.0f tokens", sim_number(all, "prompt"));
+    if (sim_number(all, "beside") > 0) printf(" beside %.0f sequences that decode", sim_number(all, "beside"));
+    printf(", plan %s%s%s: first token after ", text(all, "plan"), *text(all, "device") ? " on " : "",
+        text(all, "device"));
     print_span(all, "ttft_ms", 1e-3, "s");
     printf("\n              ");
     print_span(all, "prompt_tokens_per_s", 1, "tokens/s");
