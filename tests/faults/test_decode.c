@@ -95,6 +95,47 @@ static void no_allocation_in_any_shape(void **state)
     }
 }
 
+static bool have_two(void)
+{
+    int cpu[4] = {0};
+    return cpu_allowed(cpu, 4) >= 2 && cpu[0] == 0 && cpu[1] == 1;
+}
+
+/* Where devices share passes, by outputs and by class of rows: from the second pass on, with whole blocks of the prompt
+ * and then decoding. */
+static void no_allocation_where_devices_share(void **state)
+{
+    static const struct {
+        const char *device, *split;
+    } lists[] = {{"cpu:0,cpu:1", NULL}, {"cpu:0,cpu:1", "1,2/2,1"}, {"npu-sim,cpu", "1,1"}, {"cpu,npu-sim", "1,2/1,0"}};
+    int32_t prompt[150];
+    (void)state;
+    for (int i = 0; i < 150; i++) prompt[i] = token_at(i);
+    for (size_t i = have_two() ? 0 : 2; i < sizeof lists / sizeof *lists; i++) {
+        struct fixture f;
+        struct lutra_session_settings ss;
+        struct lutra_request r;
+        int active = 0;
+        fixture_open_split(&f, &(struct where){lists[i].device, NULL}, lists[i].split, "tiny-qwen2", "Q4_0", 1);
+        lutra_session_settings_init(&ss, sizeof ss);
+        ss.n_seq = 2, ss.n_ctx = 256, ss.n_batch = 64;
+        OK(lutra_session_open(&f.s, f.model, &ss, err));
+        lutra_request_init(&r, sizeof r);
+        r.prompt = prompt, r.n_prompt = 150, r.max_tokens = 14, r.ignore_end = true;
+        for (int k = 0; k < 2; k++) OK(lutra_submit(f.s, &r, NULL, err));
+        OK(lutra_step(f.s, &active, err));
+        alloc_count_begin();
+        for (int k = 0; k < 14; k++) OK(lutra_step(f.s, &active, err));
+        const struct alloc_count count = alloc_count_end();
+        struct lutra_stats s;
+        lutra_session_stats_get(f.s, &s, sizeof s);
+        assert_true(active == 2 && s.n_pass == 15);
+        if (count.n_alloc || count.n_map)
+            fail_msg("%s: %ld allocations, %ld maps", lists[i].device, count.n_alloc, count.n_map);
+        fixture_close(&f);
+    }
+}
+
 /* Texts of two tokens at random: drafters have much to propose, often wrong.  From the prompt on, hints of it
  * included. */
 static void no_allocation_while_speculating(void **state)
@@ -245,6 +286,7 @@ int main(void)
         cmocka_unit_test_prestate(no_allocation_while_decoding, &drafts),
         cmocka_unit_test(no_allocation_in_any_shape),
         cmocka_unit_test_prestate(no_allocation_in_any_shape, freed),
+        cmocka_unit_test(no_allocation_where_devices_share),
         cmocka_unit_test_prestate(no_allocation_while_speculating, suffix),
         cmocka_unit_test_prestate(no_allocation_while_speculating, all),
         cmocka_unit_test_prestate(no_allocation_while_speculating, draft),
