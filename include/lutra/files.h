@@ -90,10 +90,11 @@ LUTRA_API int lutra_pack_check(const char *packed_path, struct lutra_error *err)
 #define LUTRA_PROFILE_SUFFIX ".lutra-profile"
 
 /* Measures the model's operations on the devices of this runtime that can share them, each alone and all at once, and
- * whole passes for three plans (lutra_model_settings.plan), and keeps that in a JSON file: out_path; NULL: where
+ * whole passes for each plan (lutra_model_settings.plan), and keeps that in a JSON file: out_path; NULL: where
  * lutra_model_open looks for it, beside the model under a name with these devices.  It appears whole or not at all.
  * *text: what is in it, for lutra_free(); text may be NULL.  Nothing else should run meanwhile; settings.plan counts
- * for nothing.  LUTRA_E_UNSUPPORTED: devices that cannot share operations. */
+ * for nothing.  LUTRA_E_UNSUPPORTED: more than three devices share; LUTRA_E_ARGUMENT: the runtime's split says parts by
+ * class of rows; LUTRA_E_IO: before anything is measured, where the file could not be written. */
 LUTRA_API int lutra_profile(lutra_runtime *runtime, const char *model_path, const char *out_path,
     const struct lutra_model_settings *settings, char **text, struct lutra_error *err);
 

@@ -159,7 +159,7 @@ static int cluster_of(const char *name, size_t n_name, int cpu[CLUSTER_MOST], st
     return n;
 }
 
-/* Number i of "3,1"; 0: there is none.  With a class behind it, up to a '/', numbers may be 0, but not all. */
+/* Number i of "3,1".  Of one class of rows, up to a '/' or the end, numbers may be 0, but not all. */
 static int number_at(const char *split, const char *at, int i, bool by_class, float *out, struct lutra_error *err)
 {
     char *end;

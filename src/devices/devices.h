@@ -20,7 +20,7 @@ struct device_set {
     struct device *device[PLAN_DEVICES]; /* [n_device], the first is asked first; the CPU is one of them */
     int n_device;
     struct device *cpu;
-    bool split;        /* how clusters share was said */
+    bool split;        /* how they share was said */
     char *npu_path[3]; /* qemu, program, library: the devices' while they are open; or NULL */
     char text[400];    /* what they are, in words */
 };

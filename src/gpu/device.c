@@ -266,8 +266,10 @@ static bool gpu_report(struct device *self, int line, char *text, size_t size)
         [GPU_EXACT_NO] = "class gpu-f32: a self-test had other bits than the CPU"};
     const double mib = 1 << 20;
     if (line == 1) {
-        snprintf(text, size, "%s submissions: %.1f ms at most, %llu so far, the longest %.2f ms", d->base.name,
-            d->settings.slice_ms, (unsigned long long)d->slices.n, d->slices.measured_us / 1000);
+        const int n = snprintf(text, size, "%s submissions: %.1f ms at most", d->base.name, d->settings.slice_ms);
+        if (d->slices.n && n > 0 && (size_t)n < size)
+            snprintf(text + n, size - (size_t)n, ", %llu so far, the longest %.2f ms", (unsigned long long)d->slices.n,
+                d->slices.measured_us / 1000);
         return true;
     }
     if (line == 2 && d->exact != GPU_EXACT_UNKNOWN) {

@@ -12,7 +12,7 @@
  * devices, because devices that share a memory are slower side by side.  The time of a kind is its mean in a pass.  All
  * times are means over the fastest third of several passes, which take turns with those of other plans: what disturbs a
  * machine only adds.  What passes take beyond the slowest part of every operation is sync_us, per cut.  The solver
- * finds the cut of each kind for passes of few rows and of many.  Then whole passes are timed for three plans, and the
+ * finds the cut of each kind for passes of few rows and of many.  Then whole passes are timed for each plan, and the
  * fastest is kept: the first device alone is one of them, so what is kept is not slower than that.
  *
  * Where devices prepare weights of their own, so that their numbers differ, few rows and many get the same plan, the
