@@ -9,7 +9,11 @@
 #define LUTRA_LIKELY(x) __builtin_expect(!!(x), 1)
 #define LUTRA_UNLIKELY(x) __builtin_expect(!!(x), 0)
 #define LUTRA_NOINLINE __attribute__((noinline))
+#ifdef LUTRA_SANITIZED /* kernels' tiles are then compiled once, not into each of their callers with all its checks */
+#define LUTRA_INLINE static inline
+#else
 #define LUTRA_INLINE static inline __attribute__((always_inline))
+#endif
 #define LUTRA_API __attribute__((visibility("default")))
 #define LUTRA_ALIGNED(n) __attribute__((aligned(n)))
 #define LUTRA_CONSTRUCTOR __attribute__((constructor)) /* tests only: the library runs nothing before main */

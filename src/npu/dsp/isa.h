@@ -76,7 +76,11 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#ifdef LUTRA_SANITIZED
+#define ISA_INLINE static inline __attribute__((unused))
+#else
 #define ISA_INLINE static inline __attribute__((always_inline, unused))
+#endif
 
 #if defined(__hexagon__)
 #include "npu/dsp/isa_hexagon_impl.h"
