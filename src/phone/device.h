@@ -12,8 +12,8 @@
  *
  * Results are those of `inner`, computed inside submit; without one nothing is computed, and no weights are read: a 7B
  * model takes no memory.  A device's segments follow each other; one begins when it is submitted or the one before is
- * over.  The NPU has products alone, as QNN's graphs.  Waiting for a segment costs the host the profile's fast_sync_us,
- * once.
+ * over.  The NPU has products and the gates behind them, as QNN's graphs.  Waiting for a segment costs the host the
+ * profile's fast_sync_us, once.
  *
  * One thread.  Times are whole microseconds, as the clock's; of a segment the sum is rounded.
  */

@@ -61,7 +61,7 @@ struct sim_question {
     int past;   /* keys before them */
     int n_out;  /* rows that go to the head */
     bool many;  /* each row is of another sequence, with its own `past` keys */
-    int beside; /* so many more rows: of other sequences that decode, each behind beside_past keys */
+    int beside; /* without `many`: rows of so many other sequences that decode, each behind beside_past keys */
     int beside_past;
     enum sim_device device[SIM_UNITS]; /* [n_device] of the engine's plans, in order of preference */
     int n_device;
@@ -86,7 +86,7 @@ struct sim_result {
     enum sim_plan plan; /* of SIM_FREE, which it was */
     struct sim_span us, mj, prepare_us;
     struct sim_span busy_us[SIM_UNITS];
-    double hand_overs; /* of all layers */
+    double hand_overs; /* of all layers; of the engine's plans, waits of the host */
     int n_pass;        /* more than one: the operations are those of the first */
     struct sim_op op[SIM_ENTRIES];
 };
