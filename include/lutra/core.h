@@ -138,8 +138,9 @@ struct lutra_model_settings {
      * operation goes to the first device that can do it. */
     const char *override_tensor;
     /* How devices share a pass: "even" (by the runtime's split or their CPUs, else alike), "one" (all on the first),
-     * "class" (products of bulk rows on the NPU or GPU, of others on the CPU), "solved" (as lutra_profile()'s file by
-     * the model says), or such a FILE, of which the plans that it found fastest are taken.  "auto" (NULL): as that file
+     * "class" (bulk rows on the NPU or GPU, others on the CPU), "solved" (as lutra_profile()'s file by the model says),
+     * "free" (the same, but for few rows and for many by itself: a text may depend on what runs beside it and on cached
+     * prefixes), or such a FILE, of which the plans that it found fastest are taken.  "auto" (NULL): as that file
      * where there is one for these devices and no split was said; else clusters of CPUs "even".  Results of clusters
      * are the same.  LUTRA_E_UNSUPPORTED: a file of another model, machine or build. */
     const char *plan;

@@ -127,13 +127,6 @@ static int read_profile(lutra_model *m, const char *path, struct lutra_error *er
 
 /* ---- which plan ---- */
 
-static int plan_named(const char *name)
-{
-    for (int i = 0; i < PROFILE_PLANS; i++)
-        if (!strcmp(name, profile_plan_name((enum profile_plan)i))) return i;
-    return -1;
-}
-
 /* Its profile, where devices could share at all; a bad one counts only where it was asked for. */
 static int find_profile(lutra_model *m, const char *file, bool needed, struct lutra_error *err)
 {
@@ -145,7 +138,7 @@ static int find_profile(lutra_model *m, const char *file, bool needed, struct lu
     if (needed || access(path, F_OK) == 0) rc = read_profile(m, path, &why);
     if (rc < 0 && needed)
         lutra_fail(err, rc, "plan: %s; 'lutra profile' makes one%s", why.what,
-            file && access(file, F_OK) != 0 ? "; auto, one, even, class and solved are names" : "");
+            file && access(file, F_OK) != 0 ? "; auto, one, even, class, solved and free are names" : "");
     else if (rc < 0)
         log_line(&m->runtime->log, LUTRA_LOG_WARN, "%s; left out, make it again with 'lutra profile'", why.what);
     free(beside);
@@ -154,24 +147,29 @@ static int find_profile(lutra_model *m, const char *file, bool needed, struct lu
 
 int model_choose_plans(lutra_model *m, const char *wish, struct lutra_error *err)
 {
+    struct device *device[PLAN_DEVICES];
     bool automatic = !wish || !*wish || !strcmp(wish, "auto");
-    int named = automatic ? -1 : plan_named(wish);
+    int named = automatic ? -1 : profile_plan_named(wish);
     const char *file = !automatic && named < 0 ? wish : NULL;
     for (int c = 0; c < PASS_CLASSES; c++) m->plan_kind[c] = named >= 0 ? (enum profile_plan)named : PLAN_EVEN;
-    if (file || named == PLAN_SOLVED || (automatic && shares(m, true) && !m->runtime->devices.split))
+    for (int i = model_devices(m, device) - 1; named == PLAN_FREE && i >= 0; i--)
+        if (device[i]->caps.one_share)
+            return lutra_fail(err, LUTRA_E_UNSUPPORTED, "plan free: %s has one part of a weight", device[i]->name);
+    bool solved = named == PLAN_SOLVED || named == PLAN_FREE;
+    if (file || solved || (automatic && shares(m, true) && !m->runtime->devices.split))
         TRY(find_profile(m, file, !automatic, err));
     for (int c = 0; m->profile && named < 0 && c < PASS_CLASSES; c++) m->plan_kind[c] = m->profile->pass[c].best;
     m->mixes = named == PLAN_EVEN || named == PLAN_CLASS || m->runtime->devices.split || m->profile;
     return 0;
 }
 
-/* A cut between devices whose numbers differ is the same for few rows and many: what a row gives may not depend on how
- * many others are beside it.  It may depend on the row's class. */
+/* A cut between devices whose numbers differ is the same for few rows and many, but for PLAN_FREE: what a row gives may
+ * not depend on how many others are beside it.  It may depend on the row's class. */
 static bool find_cuts(const lutra_model *m, enum pass_class rows, const struct op_list *list,
     struct device *const *device, int n_device, struct plan_cut *cut)
 {
     const bool mixed = m->mixes && plan_devices_differ(device, n_device);
-    if (mixed) rows = PASS_FEW;
+    if (mixed && m->plan_kind[rows] != PLAN_FREE) rows = PASS_FEW;
     enum profile_plan kind = m->plan_kind[rows];
     if (kind == PLAN_EVEN && !mixed && !plan_devices_by_class(device, n_device)) return false;
     if (kind == PLAN_EVEN || kind == PLAN_CLASS) {
@@ -179,7 +177,8 @@ static bool find_cuts(const lutra_model *m, enum pass_class rows, const struct o
         for (int i = 0; i < list->n_op; i++) cut[i] = each;
         return true;
     }
-    if (kind == PLAN_SOLVED) return m->profile && profile_cuts(m->profile, rows, kind, list, device, n_device, cut);
+    if (kind == PLAN_SOLVED || kind == PLAN_FREE)
+        return m->profile && profile_cuts(m->profile, rows, kind, list, device, n_device, cut);
     struct device *first = device[0];
     for (int i = n_device - 1; i >= 0; i--)
         if (device[i]->caps.shares) first = device[i];
@@ -190,7 +189,8 @@ static bool find_cuts(const lutra_model *m, enum pass_class rows, const struct o
 /* In one line, for people. */
 static void describe(lutra_model *m)
 {
-    static const char *const what[] = {"one device", "by speed", "as solved", "by class of rows"};
+    static const char *const what[] = {
+        "one device", "by speed", "as solved", "by class of rows", "free: text may depend on load"};
     const char *from = m->profile ? "from the profile" : "no profile", *few = what[m->plan_kind[PASS_FEW]],
                *many = what[m->plan_kind[PASS_MANY]];
     char why[200];

@@ -24,11 +24,11 @@ static double joint_us(const struct profile_shape *s, unsigned set, int d, int p
 }
 
 /* As solved; where a device of that is lost, for each kind by itself the cut of those in the set that ends first. */
-void profile_part_left(const struct profile *p, enum pass_class rows, int kind, unsigned set, int *part)
+void profile_part_left(const struct profile *p, enum pass_class rows, int kind, unsigned set, bool is_free, int *part)
 {
     const struct profile_shape *s = &p->kind[kind].of[rows];
     double best = INFINITY;
-    memcpy(part, s->part, sizeof s->part);
+    memcpy(part, is_free ? s->free : s->part, sizeof s->part);
     if (!(solve_set(part) & ~set)) return;
     for (int a = 0; a <= PROFILE_GRID; a++)
         for (int b = 0; b <= PROFILE_GRID - a; b++) {
@@ -134,6 +134,7 @@ static void keep_cuts(struct maker *m, enum pass_class rows, const struct solve_
         }
         if (at >= 0 && longest(&m->choice[k].choice[at]) - longest(c) < spread_of(s, set)) c = &m->choice[k].choice[at];
         memcpy(s->part, c->part, sizeof s->part);
+        memcpy(s->free, c->part, sizeof s->free);
     }
 }
 
@@ -207,7 +208,7 @@ static double take_parts(struct maker *m, enum pass_class few, enum pass_class m
     for (int rows = 0; rows < PASS_CLASSES; rows++) {
         struct profile_pass *pass = &m->out->pass[rows];
         for (int k = 0; k < m->out->n_kind; k++)
-            memcpy(m->out->kind[k].of[rows].part, m->solved[from[rows]][k], sizeof m->solved[from[rows]][k]);
+            memcpy(m->out->kind[k].of[rows].part, m->out->kind[k].of[from[rows]].free, sizeof m->out->kind->of->free);
         const struct solve_problem p = pose(m, (enum pass_class)rows, op);
         pass->predicted_us[PLAN_SOLVED] = predict(m, (enum pass_class)rows, PLAN_SOLVED, &p);
         if (rows == PASS_MANY && few != many)
@@ -221,9 +222,6 @@ int profile_fix(struct maker *m, struct lutra_error *err)
 {
     struct solve_op *op = calloc((size_t)m->n_unit + 1, sizeof *op);
     if (!op) return lutra_fail(err, LUTRA_E_NO_MEMORY, "profile: out of memory");
-    for (int rows = 0; rows < PASS_CLASSES; rows++)
-        for (int k = 0; k < m->out->n_kind; k++)
-            memcpy(m->solved[rows][k], m->out->kind[k].of[rows].part, sizeof m->solved[rows][k]);
     const double few = take_parts(m, PASS_FEW, PASS_FEW, op), many = take_parts(m, PASS_MANY, PASS_MANY, op),
                  each = take_parts(m, PASS_FEW, PASS_MANY, op);
     if (few < each && few < many) take_parts(m, PASS_FEW, PASS_FEW, op);

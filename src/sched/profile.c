@@ -12,10 +12,18 @@
 #include "quant/quant.h"
 #include "sched/profile_impl.h"
 
+static const char *const plan_names[] = {"one", "even", "solved", "class", "free"};
+
 const char *profile_plan_name(enum profile_plan plan)
 {
-    static const char *const names[] = {"one", "even", "solved", "class"};
-    return names[plan];
+    return plan_names[plan];
+}
+
+int profile_plan_named(const char *name)
+{
+    int i = PLAN_FREE;
+    while (i >= 0 && strcmp(name, plan_names[i]) != 0) i--;
+    return i;
 }
 
 void profile_kind_name(const struct op_list *list, const struct op *op, char *out, size_t n)
@@ -121,7 +129,7 @@ bool profile_cuts(const struct profile *p, enum pass_class rows, enum profile_pl
         if (!first) first = own[i];
     }
     if (!first) return false;
-    const bool mixed = plan_devices_differ(device, n_device);
+    const bool mixed = plan_devices_differ(device, n_device), is_free = plan == PLAN_FREE, fixed = mixed && !is_free;
     for (int i = 0; i < list->n_op; i++) {
         int part[SOLVE_DEVICES] = {0}, bulk[SOLVE_DEVICES] = {0};
         bool known = false;
@@ -130,12 +138,12 @@ bool profile_cuts(const struct profile *p, enum pass_class rows, enum profile_pl
         if (plan == PLAN_CLASS) cut[i] = plan_cut_by_class(device, n_device);
         if (plan == PLAN_EVEN || plan == PLAN_CLASS) continue;
         profile_kind_name(list, &list->op[i], name, sizeof name);
-        for (int k = 0; k < p->n_kind && plan == PLAN_SOLVED && !known; k++) {
+        for (int k = 0; k < p->n_kind && (plan == PLAN_SOLVED || is_free) && !known; k++) {
             known = p->kind[k].cut && !strcmp(p->kind[k].name, name);
             if (!known) continue;
-            profile_part_left(p, mixed ? PASS_FEW : rows, k, set, part);
+            profile_part_left(p, fixed ? PASS_FEW : rows, k, set, is_free, part);
             memcpy(bulk, part, sizeof bulk);
-            if (mixed) profile_part_left(p, PASS_MANY, k, set, bulk);
+            if (fixed) profile_part_left(p, PASS_MANY, k, set, is_free, bulk);
         }
         cut[i].by_class = memcmp(part, bulk, sizeof part) != 0;
         for (int d = 0; d < p->n_device; d++) {

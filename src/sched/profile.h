@@ -38,7 +38,8 @@ enum profile_plan {
     PLAN_EVEN,   /* by caps.speed */
     PLAN_SOLVED, /* by the solver */
     PLAN_CLASS,  /* bulk rows on one device, the others on another; of devices whose numbers differ */
-    PROFILE_PLANS
+    PROFILE_PLANS,
+    PLAN_FREE = PROFILE_PLANS /* as solved, of few rows and of many by itself: never timed or kept */
 };
 
 enum { PROFILE_KINDS = 96, PROFILE_GRID = 16, PROFILE_SETS = 1 << SOLVE_DEVICES, PROFILE_POINTS = 2 };
@@ -61,7 +62,8 @@ struct profile_kind {
         struct profile_time alone[SOLVE_DEVICES]; /* 0: not measured */
         int n_joint[PROFILE_SETS];                /* by set of devices */
         struct profile_joint joint[PROFILE_SETS][PROFILE_POINTS];
-        int part[SOLVE_DEVICES]; /* solved: of PROFILE_GRID */
+        int part[SOLVE_DEVICES]; /* solved: of PROFILE_GRID; where numbers differ for both classes together, and: */
+        int free[SOLVE_DEVICES]; /* for this one by itself */
     } of[PASS_CLASSES];
 };
 
@@ -137,6 +139,7 @@ int profile_can_write(const char *path, struct lutra_error *err);
  * what passes took under each plan that was timed.  p NULL: the hash alone. */
 void profile_reason(const struct profile *p, const struct plan *few, const struct plan *many, char *text, size_t size);
 
-const char *profile_plan_name(enum profile_plan plan); /* "one", "even", "solved", "class" */
+const char *profile_plan_name(enum profile_plan plan); /* "one", "even", "solved", "class", "free" */
+int profile_plan_named(const char *name);              /* -1: none has that name */
 
 #endif

@@ -47,13 +47,12 @@ struct maker {
     int home;                             /* holds the values before the first unit */
     struct unit *unit;                    /* [n_unit] of a pass */
     int n_unit;
-    int like[PROFILE_KINDS];                                /* plan_piece.like of what cannot be cut ... */
-    int on[PROFILE_KINDS];                                  /* ... and the device that runs it */
-    struct choices *choice;                                 /* [n_kind] */
-    struct plan *plan;                                      /* [PROFILE_PLANS] */
-    struct plan_cut *cut;                                   /* [n_op] */
-    int solved[PASS_CLASSES][PROFILE_KINDS][SOLVE_DEVICES]; /* parts, before they are made the same */
-    struct trial *trial;                                    /* [n_trial] */
+    int like[PROFILE_KINDS]; /* plan_piece.like of what cannot be cut ... */
+    int on[PROFILE_KINDS];   /* ... and the device that runs it */
+    struct choices *choice;  /* [n_kind] */
+    struct plan *plan;       /* [PROFILE_PLANS] */
+    struct plan_cut *cut;    /* [n_op] */
+    struct trial *trial;     /* [n_trial] */
     int n_trial;
     struct gauge *gauge;
     double base_us[PASS_CLASSES]; /* what a pass on one device takes beyond its units */
@@ -82,6 +81,6 @@ int profile_solve(struct maker *m, enum pass_class rows, struct lutra_error *err
 int profile_fix(struct maker *m, struct lutra_error *err);
 int profile_open(struct maker *m, struct plan *plan, struct lutra_error *err); /* by m->cut, prepared where mixed */
 bool profile_can_cut(const struct maker *m, int op, const int *part);
-void profile_part_left(const struct profile *p, enum pass_class rows, int kind, unsigned set, int *part);
+void profile_part_left(const struct profile *p, enum pass_class rows, int kind, unsigned set, bool is_free, int *part);
 
 #endif

@@ -9,7 +9,7 @@
 
 #include "sched/profile.h"
 
-enum { VERSION = 3 };
+enum { VERSION = 4 };
 
 static const char *const class_name[] = {"few", "many"};
 
@@ -42,6 +42,7 @@ static json_t *shape_json(const struct profile *p, const struct profile_kind *k,
             json_array_append_new(together, json_pack("{soso}", "part", parts_json(p, s->joint[set][i].part), "us",
                                                 times_json(p, s->joint[set][i].time)));
     if (k->cut) json_object_set_new(o, "part", parts_json(p, s->part));
+    if (k->cut) json_object_set_new(o, "free", parts_json(p, s->free));
     json_object_set_new(o, "together", together);
     return o;
 }
@@ -123,33 +124,34 @@ static int read_times(const json_t *o, const char *key, int n, struct profile_ti
 }
 
 /* Sixteenths, which are all of them together. */
-static int read_parts(const json_t *o, int n, int *part, struct lutra_error *err)
+static int read_parts(const json_t *o, const char *key, int n, int *part, struct lutra_error *err)
 {
-    const json_t *a = json_object_get(o, "part");
+    const json_t *a = json_object_get(o, key);
     int64_t sum = 0;
-    if (!json_is_array(a) || json_array_size(a) != (size_t)n) return wrong(err, "part");
+    if (!json_is_array(a) || json_array_size(a) != (size_t)n) return wrong(err, key);
     for (int d = 0; d < n; d++) {
         const json_t *v = json_array_get(a, (size_t)d);
         int64_t x = json_integer_value(v);
-        if (!json_is_integer(v) || x < 0 || x > PROFILE_GRID) return wrong(err, "part");
+        if (!json_is_integer(v) || x < 0 || x > PROFILE_GRID) return wrong(err, key);
         sum += x;
         part[d] = (int)x;
     }
-    return sum == PROFILE_GRID ? 0 : wrong(err, "part");
+    return sum == PROFILE_GRID ? 0 : wrong(err, key);
 }
 
 static int read_shape(
     const json_t *o, int n, const struct profile_kind *k, struct profile_shape *s, struct lutra_error *err)
 {
     TRY(read_times(o, "alone", n, s->alone, err));
-    if (k->cut) TRY(read_parts(o, n, s->part, err));
+    if (k->cut) TRY(read_parts(o, "part", n, s->part, err));
+    if (k->cut) TRY(read_parts(o, "free", n, s->free, err));
     const json_t *together = json_object_get(o, "together");
     if (!json_is_array(together)) return wrong(err, "together");
     for (size_t i = 0; i < json_array_size(together); i++) {
         const json_t *one = json_array_get(together, i);
         struct profile_joint j = {{0}, {{0, 0}}};
         unsigned set = 0;
-        TRY(read_parts(one, n, j.part, err));
+        TRY(read_parts(one, "part", n, j.part, err));
         TRY(read_times(one, "us", n, j.time, err));
         for (int d = 0; d < n; d++) set |= (j.part[d] > 0 ? 1u : 0u) << d;
         if (s->n_joint[set] == PROFILE_POINTS) return wrong(err, "together");

@@ -23,15 +23,15 @@ expect_out "; parts end within " "how far apart parts end"
 made=$(echo "$WORK"/m.gguf.cpu-0cpu-1.lutra-profile)
 expect_json "$made" '
 p = json.load(sys.stdin)
-assert p["lutra_profile"] == 3 and p["devices"] == ["cpu:0", "cpu:1"]
+assert p["lutra_profile"] == 4 and p["devices"] == ["cpu:0", "cpu:1"]
 assert p["passes"]["few"]["rows"] == 1 and p["passes"]["many"]["rows"] + p["passes"]["many"]["rows_left_out"] >= 256
 assert all(sum(k[c]["part"]) == p["grid"] for k in p["kinds"] if k["cut"] for c in ("few", "many"))
 for c in p["passes"].values():
     assert c["measured_us"][c["best"]][0] == min(m[0] for m in c["measured_us"].values())' "the file"
-sed 's/"lutra_profile": 3/"lutra_profile": 1/' "$made" >"$WORK/before" # from before heads were cut
+sed 's/"lutra_profile": 4/"lutra_profile": 1/' "$made" >"$WORK/before" # from before heads were cut
 say $two --plan "$WORK/before"
 expect_code 1 "a profile of another version"
-expect_err "before: profile: of version 1, not 3; 'lutra profile' makes one" "a profile of another version"
+expect_err "before: profile: of version 1, not 4; 'lutra profile' makes one" "a profile of another version"
 [ "$(ls "$WORK" | grep -c tmp)" -eq 0 ] || fail "temporary files are left"
 lutra run --list-devices -m "$WORK/m.gguf"
 expect_out "$made" "the profile in --list-devices"
@@ -169,12 +169,18 @@ if [ -n "${LUTRA_TEST_LONG:-}" ]; then
 p = json.load(sys.stdin)
 few, many = p["passes"]["few"], p["passes"]["many"]
 assert p["devices"] == ["npu-sim", "cpu"] and few["best"] == many["best"]
-assert all(k["few"]["part"] == k["many"]["part"] for k in p["kinds"] if k["cut"])
+assert set(few["measured_us"]) == {"one", "even", "solved", "class"}
 assert all(us > 0 for c in (few, many) for us in c["predicted_us"].values()), (few, many)' "one cut for both"
     lutra run -st -m "$WORK/npu.gguf" --device npu-sim,cpu -t 1 -n 4 --temp 0 -p "$QUESTION" -v
     expect_code 0 "a run by the profile of an NPU and the CPU"
     expect_err "(from the profile)" "the plan of an NPU and the CPU"
+    lutra run -st -m "$WORK/npu.gguf" --device npu-sim,cpu -t 1 -n 4 --temp 0 -p "$QUESTION" -v --plan free
+    expect_code 0 "a run by each class's own cut"
+    expect_err "free: text may depend on load (from the profile)" "what a free plan is"
 fi
+say --device npu-sim:bitplane,cpu --plan free
+expect_code 1 "two parts of bit planes"
+expect_err "plan free: npu-sim has one part of a weight" "two parts of bit planes"
 
 touch "$WORK/m.gguf" # another time: another model
 say $two

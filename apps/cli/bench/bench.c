@@ -34,7 +34,7 @@ static const struct option bench_table[] = {
         .help = "what each device of --device gets of every product, in proportion; 1,1/0,1: of whole blocks of "
                 "prompts, and of all other rows"},
     {"--plan", "PLAN", OPT_TEXT, AT(engine.plan), "PLAN",
-        .help = "how devices share a pass: auto, even, one, class, solved, or a FILE of 'lutra profile'"},
+        .help = "how devices share a pass: auto, even, one, class, solved, free, or a FILE of 'lutra profile'"},
     {"--expert-ram", "EXPERT_RAM", OPT_TEXT, AT(engine.expert_ram), "SIZE",
         .help = "memory for packed experts, such as 8G; the others are read from the file"},
     {"--timeline", "TIMELINE", OPT_TEXT, AT(engine.timeline), "FILE",

@@ -440,6 +440,13 @@ static void devices_that_differ_share_by_class(void **state)
     for (int p = 0; p < plan.n_piece; p++)
         if (plan.piece[p].share.rows == SHARE_ORDINARY)
             assert_ptr_equal(plan.device[plan.piece[p].device], b.w.devices[0]);
+    for (int c = 0; c < PASS_CLASSES; c++) { /* free: all rows where few are best, all where many are */
+        bool other = false;
+        assert_true(profile_cuts(&b.p, (enum pass_class)c, PLAN_FREE, &b.w.list, b.w.devices, 2, cut));
+        assert_int_equal(plan_open_cut(&plan, &b.w.list, b.w.devices, 2, cut, &err), 0);
+        for (int p = 0; p < plan.n_piece; p++) other |= plan.device[plan.piece[p].device] == b.w.devices[1];
+        assert_true(!plan.by_class && other == (c == PASS_MANY));
+    }
 }
 
 /* How long each device has computed, and until when: a device computes one piece at a time. */
