@@ -386,7 +386,7 @@ int jinja_urlize(struct jinja_run *run, struct jinja_value self, const struct ji
     TRY(read_schemes(run, a[4], &style.schemes));
     TRY(jinja_escape(run, self, &none, &self));
     size_t start = run->out.n;
-    for (size_t at = 0, from, k; at < self.n;) {
+    for (size_t at = 0, from, k = 0; at < self.n;) {
         uint32_t cp;
         for (from = at; at < self.n; at += k) {
             k = jinja_char_at(self, at, &cp);
