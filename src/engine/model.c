@@ -360,7 +360,7 @@ static int open_all(struct lutra_model *m, const char *path, const struct lutra_
     const bool ahead = !set->vocab_only && reads_ahead(m, set);
     if (ahead) TRY(open_weights(m, set, err)); /* which the disk goes on with meanwhile */
     TRY(open_text(m, path, err));
-    weights_drop_metadata_pages(m->weights);
+    weights_drop_read_pages(m->weights, !ahead);
     return set->vocab_only || ahead ? 0 : open_weights(m, set, err);
 }
 

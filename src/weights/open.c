@@ -308,10 +308,10 @@ void weights_drop_pages(const struct weights *w, const struct tensor *t)
     pages_drop(t->data, t->bytes);
 }
 
-void weights_drop_metadata_pages(const struct weights *w)
+void weights_drop_read_pages(const struct weights *w, bool of_tensors)
 {
-    for (size_t i = 0; i < w->n_file; i++)
-        if (!w->file[i].composed) pages_drop(w->file[i].base, w->file[i].header_bytes);
+    for (const struct model_file *f = w->file; f < w->file + w->n_file; f++)
+        if (!f->composed) pages_drop(f->base, of_tensors ? f->bytes : f->header_bytes);
 }
 
 void weights_prefetch(const struct weights *w, const struct tensor *t)

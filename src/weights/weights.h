@@ -99,8 +99,9 @@ const int32_t *weights_order(const struct weights *w, const struct tensor *t);
  * before they are read), or start reading them. */
 void weights_drop_pages(const struct weights *w, const struct tensor *t);
 void weights_prefetch(const struct weights *w, const struct tensor *t);
-/* The same of what comes before the tensors in each file: metadata, once it is understood. */
-void weights_drop_metadata_pages(const struct weights *w);
+/* The same of what has been read of the files: metadata, once it is understood, and of_tensors, unless they are being
+ * read ahead, norms and what lies around them. */
+void weights_drop_read_pages(const struct weights *w, bool of_tensors);
 
 /* ---- metadata: keys and values of files/gguf.h ---- */
 
