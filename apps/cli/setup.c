@@ -57,8 +57,7 @@ static const struct option engine_table[] = {
         .help =
             "how devices share a pass: auto (default: as 'lutra profile' found fastest, else CPU clusters even), even, "
             "one, class (whole blocks of prompts on the NPU or GPU, other rows on the CPU), solved, free (solved for "
-            "few "
-            "rows and for many by itself: text may depend on load), or a FILE of 'lutra profile'"},
+            "few rows and for many by itself: text may depend on load), or a FILE of 'lutra profile'"},
     {"--expert-ram", "EXPERT_RAM", OPT_TEXT, AT(expert_ram), "SIZE",
         .help =
             "memory for packed experts, such as 8G: each layer keeps those used most, and reads the others from the "

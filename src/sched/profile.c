@@ -236,16 +236,17 @@ void profile_reason(const struct profile *p, const struct plan *few, const struc
 {
     const uint64_t hash = add_plan(add_plan(0, few), many);
     size_t at = (size_t)snprintf(text, size, "%08x", (unsigned)(hash ^ hash >> 32));
-    for (int c = 0; p && c < PASS_CLASSES; c++)
-        for (int i = 0; i <= p->n_plan && at < size; i++) {
-            const int n_row = p->pass[c].n_row;
-            const char *before = i ? ", " : c ? "; " : ": ";
-            if (i == p->n_plan)
-                at += (size_t)snprintf(text + at, size - at, " (%d row%s)", n_row, n_row == 1 ? "" : "s");
-            else
-                at += (size_t)snprintf(text + at, size - at, "%s%s %.0f us", before,
-                    profile_plan_name((enum profile_plan)i), p->pass[c].measured[i].us);
-        }
+    for (int c = 0; p && c < PASS_CLASSES; c++) {
+        const struct profile_pass *pass = &p->pass[c];
+        for (int i = 0; i < p->n_plan && at < size; i++)
+            at += (size_t)snprintf(text + at, size - at, "%s%s %.0f us",
+                i   ? ", "
+                : c ? "; "
+                    : ": ",
+                plan_names[i], pass->measured[i].us);
+        if (at < size)
+            at += (size_t)snprintf(text + at, size - at, " (%d row%s)", pass->n_row, pass->n_row == 1 ? "" : "s");
+    }
 }
 
 /* ---- a profile ---- */

@@ -35,25 +35,32 @@ int profile_read(struct profile **out, const char *path, const struct profile_ke
     return rc;
 }
 
+/* The descriptor of a file that is to replace `path`; *name is to be freed in any case. */
+static int create(const char *path, char **name, struct lutra_error *err)
+{
+    const int fd = temporary_create(path, name);
+    if (!*name) return lutra_fail(err, LUTRA_E_NO_MEMORY, "%s: out of memory", path);
+    return fd < 0 ? lutra_fail(err, LUTRA_E_IO, "%s: %s", path, strerror(errno)) : fd;
+}
+
 int profile_can_write(const char *path, struct lutra_error *err)
 {
     char *name;
-    int fd = temporary_create(path, &name), rc = 0;
-    if (!name) rc = lutra_fail(err, LUTRA_E_NO_MEMORY, "%s: out of memory", path);
-    if (rc == 0 && fd < 0) rc = lutra_fail(err, LUTRA_E_IO, "%s: %s", path, strerror(errno));
+    const int fd = create(path, &name, err);
     if (fd >= 0) unlink(name), close(fd);
     free(name);
-    return rc;
+    return fd < 0 ? fd : 0;
 }
 
 int profile_write(const char *path, const char *text, struct lutra_error *err)
 {
     char *name;
-    int fd = temporary_create(path, &name), rc = 0;
-    if (!name) rc = lutra_fail(err, LUTRA_E_NO_MEMORY, "%s: out of memory", path);
-    if (rc == 0 && (fd < 0 || !temporary_write(fd, text, strlen(text)) || fsync(fd) < 0 || rename(name, path) < 0))
+    const int fd = create(path, &name, err);
+    int rc = fd < 0 ? fd : 0;
+    if (fd >= 0 && (!temporary_write(fd, text, strlen(text)) || fsync(fd) < 0 || rename(name, path) < 0)) {
         rc = lutra_fail(err, LUTRA_E_IO, "%s: %s", path, strerror(errno));
-    if (rc < 0 && fd >= 0) unlink(name);
+        unlink(name);
+    }
     if (fd >= 0) close(fd);
     free(name);
     return rc;

@@ -86,9 +86,10 @@ static void print_pass(const json_t *pass, const char *class)
         double uneven = json_number_value(json_object_get(json_object_get(pass, "uneven"), plans[i]));
         if (!t) continue;
         printf("%s %s %.0f +- %.0f", i ? "," : "", plans[i], us_of(t), json_number_value(json_array_get(t, 1)));
-        if (said) printf(" (%.0f predicted", json_number_value(said));
-        if (said && uneven > 0) printf("; parts end within %.1f %%", uneven * 100);
-        if (said) putchar(')');
+        if (!said) continue;
+        printf(" (%.0f predicted", json_number_value(said));
+        if (uneven > 0) printf("; parts end within %.1f %%", uneven * 100);
+        putchar(')');
     }
     printf(".  Kept: %s.\n", json_string_value(json_object_get(pass, "best")));
 }
@@ -166,10 +167,8 @@ const struct command command_profile = {
         "Each kind of operation is timed on each device of --device (clusters of CPUs, an NPU beside the CPU) and on "
         "all of\nthem at once, in whole passes of one row and of 256; then passes of whole plans: all on the first "
         "device, shared\nby speed, as solved from the times, and beside an NPU or GPU by class of rows.  The fastest "
-        "is "
-        "kept in a file\nbeside the model, and used from then on with this --device (--plan says otherwise).  Between "
-        "clusters text does not "
-        "depend on the plan.  Let\nnothing else run meanwhile.",
+        "is kept in a file\nbeside the model, and used from then on with this --device (--plan says otherwise).  "
+        "Between clusters text does not depend on the plan.  Let\nnothing else run meanwhile.",
     .opts_bytes = sizeof(struct profile_options),
     .defaults = set_defaults,
     .sets = list_sets,

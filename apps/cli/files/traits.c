@@ -36,9 +36,8 @@ static double value_of(const json_t *t, bool as_rate)
 
 static void print_time(const json_t *t)
 {
-    const json_t *us = json_object_get(t, "us");
-    if (json_is_number(us))
-        printf(" %9.0f", json_number_value(us));
+    if (json_is_number(json_object_get(t, "us")))
+        printf(" %9.0f", value_of(t, false));
     else
         printf(" %9s", "-");
 }
@@ -50,10 +49,8 @@ static void print_pair(const char *what, const json_t *pair)
     printf("  %-10s", what);
     for (size_t i = 0; i < 2; i++) {
         const json_t *t = json_array_get(pair, i);
-        us[i] = json_number_value(json_object_get(t, "us"));
-        printf("%s %lld x %lld by %lld", i ? "," : "", (long long)json_integer_value(json_object_get(t, "rows")),
-            (long long)json_integer_value(json_object_get(t, "in")),
-            (long long)json_integer_value(json_object_get(t, "out")));
+        us[i] = value_of(t, false);
+        printf("%s %lld x %lld by %lld", i ? "," : "", number_of(t, "rows"), number_of(t, "in"), number_of(t, "out"));
         if (us[i] > 0) printf(" in %.0f us", us[i]);
     }
     if (us[0] > 0 && us[1] > 0) printf(": %.2f times as long", us[1] / us[0]);
@@ -64,8 +61,7 @@ static void print_pair(const char *what, const json_t *pair)
 static void print_series(const json_t *times, const char *key, const char *what, const char *unit, bool as_rate)
 {
     printf("  %-10s", what);
-    for (size_t i = 0; i < json_array_size(times); i++)
-        printf(" %9lld", (long long)json_integer_value(json_object_get(json_array_get(times, i), key)));
+    for (size_t i = 0; i < json_array_size(times); i++) printf(" %9lld", number_of(json_array_get(times, i), key));
     printf("\n  %-10s", unit);
     for (size_t i = 0; i < json_array_size(times); i++) {
         const json_t *t = json_array_get(times, i);

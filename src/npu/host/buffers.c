@@ -213,13 +213,26 @@ static int clean(struct npu_device *d, struct npu_buffer *b, int window, struct 
     return 0;
 }
 
+/* Bytes of a value that some window has, where the host can read them now. */
+static int find_fresh(struct npu_device *d, struct npu_buffer *b, size_t first, size_t bytes, const uint8_t **out,
+    struct lutra_error *err)
+{
+    const int w = first_fresh(b);
+    struct npu_transport *link = d->window[w].link;
+    const uint32_t at = b->at[w] + (uint32_t)first;
+    TRY(clean(d, b, w, err));
+    npu_transport_acquire(link, at, (uint32_t)bytes);
+    *out = link->base + at;
+    return 0;
+}
+
 int npu_value_to_host(struct npu_device *d, struct npu_buffer *b, uint32_t bytes, struct lutra_error *err)
 {
+    const uint8_t *from;
     b->shared = true;
     if (b->host_fresh || !b->fresh) return 0;
-    const int w = first_fresh(b);
-    TRY(clean(d, b, w, err));
-    up(d, w, b->at[w], b->host, bytes);
+    TRY(find_fresh(d, b, 0, bytes, &from, err));
+    if (from != b->host) memcpy(b->host, from, bytes);
     b->host_fresh = true;
     return 0;
 }
@@ -240,13 +253,10 @@ static struct extent extent_of(const struct area *a)
 int npu_value_area_to_host(struct npu_device *d, struct npu_buffer *b, const struct area *area, struct lutra_error *err)
 {
     const struct extent e = extent_of(area);
+    const uint8_t *from;
     b->shared = true;
     if (!b->fresh || area->rows < 1) return 0;
-    const int w = first_fresh(b);
-    struct npu_transport *link = d->window[w].link;
-    uint8_t *from = link->base + b->at[w] + e.first;
-    TRY(clean(d, b, w, err));
-    npu_transport_acquire(link, b->at[w] + (uint32_t)e.first, (uint32_t)e.bytes);
+    TRY(find_fresh(d, b, e.first, e.bytes, &from, err));
     for (int r = 0; from != b->host + e.first && r < area->rows; r++)
         memcpy(b->host + e.first + (size_t)r * e.stride, from + (size_t)r * e.stride, e.each);
     return 0;
@@ -294,12 +304,8 @@ int npu_value_to_window(struct npu_device *d, struct npu_buffer *b, int window, 
     TRY(bring_areas(d, b, window, err));
     if (b->fresh >> window & 1) return 0;
     const uint8_t *from = b->host;
-    if (b->fresh) { /* not by way of the host's memory, where other devices may be writing rows or columns of theirs */
-        const int w = first_fresh(b);
-        TRY(clean(d, b, w, err));
-        npu_transport_acquire(d->window[w].link, b->at[w], bytes);
-        from = d->window[w].link->base + b->at[w];
-    }
+    /* Not by way of the host's memory, where other devices may be writing rows or columns of theirs. */
+    if (b->fresh) TRY(find_fresh(d, b, 0, bytes, &from, err));
     TRY(clean(d, b, window, err));
     down(d, window, b->at[window], from, bytes);
     b->shared = true;
